@@ -1,0 +1,24 @@
+//! Evidence: from the lines of a run to a signed support row, and back.
+//!
+//! The direction is always the same. [`results`] is the one record of a run; [`gate`] and [`label`] are pure
+//! functions of it; [`row`] and [`statement`] render it; [`dsse`], [`bundle`] and [`keys`] sign it; [`publish`] writes
+//! the files and [`verify`] walks the same way again and refuses on any difference. No label, count or verdict is ever
+//! an input.
+
+pub mod bundle;
+pub mod dsse;
+mod files;
+pub mod gaps;
+pub mod gate;
+pub mod json;
+pub mod keys;
+pub mod label;
+pub mod outcome;
+pub mod publish;
+pub mod record;
+mod record_checks;
+pub mod results;
+pub mod row;
+pub mod statement;
+pub mod time;
+pub mod verify;

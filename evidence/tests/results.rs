@@ -1,0 +1,190 @@
+//! `results.jsonl` is read strictly: what is not exactly the writer's text is refused by line, field and value.
+
+use modelbench_contract::Cap;
+use modelbench_evidence::outcome::{NotRun, Outcome, Verdict};
+use modelbench_evidence::results::{Results, ResultsError, ResultsWriter};
+use sha2::{Digest, Sha256};
+
+mod sample;
+
+fn honest() -> String {
+    let cases = sample::cases();
+    String::from_utf8(sample::bytes(&sample::header(&cases), &cases)).expect("text")
+}
+
+/// Replaces text above the footer and makes the footer fit again, as a careful forger would.
+fn edited(from: &str, to: &str) -> Vec<u8> {
+    let text = honest();
+    assert!(text.contains(from), "{from}");
+    refooted(&text.replacen(from, to, 1))
+}
+
+fn refooted(text: &str) -> Vec<u8> {
+    let body = text.trim_end().rsplit_once('\n').expect("several lines").0.to_owned() + "\n";
+    let cases = body.lines().count() - 1;
+    let digest = hex::encode(Sha256::digest(&body));
+    let finished = sample::FINISHED;
+    (body
+        + &format!(
+            "{{\"line\":\"footer\",\"cases\":{cases},\"sha256\":\"{digest}\",\"finished\":\"{finished}\"}}\n"
+        ))
+        .into_bytes()
+}
+
+#[track_caller]
+fn refused(bytes: &[u8], parts: &[&str]) {
+    let error = Results::parse(bytes).expect_err("a refusal").to_string();
+    for part in parts {
+        assert!(error.contains(part), "{part:?} is not in: {error}");
+    }
+}
+
+#[test]
+fn a_record_reads_back_as_written_with_every_outcome() {
+    let mut cases = sample::cases();
+    let detail = || "got 1 \"want\" 2\nä".to_owned();
+    for (i, outcome) in [
+        Outcome::Mismatch { detail: detail() },
+        Outcome::Error { detail: detail() },
+        Outcome::Unsupported { detail: detail() },
+        Outcome::Delegated { ops: vec!["rope".into()] },
+        Outcome::Crash { cause: "SIGSEGV".into(), op: Some("rope".into()), stderr: detail() },
+        Outcome::Timeout { op: None, after: "5 s".into(), stderr: String::new() },
+        Outcome::Mistrusted { detail: detail() },
+        Outcome::NotRun { why: NotRun::Kit { reason: detail() } },
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        cases.push(sample::with_outcome(sample::case(&format!("r1/rope/other/n{i}"), "rope"), outcome));
+    }
+    let header = sample::header(&cases);
+    let bytes = sample::bytes(&header, &cases);
+    let results = Results::parse(&bytes).expect("a good record");
+    assert_eq!((&results.header, &results.cases), (&header, &cases));
+    assert_eq!(results.sha256, hex::encode(Sha256::digest(&bytes)));
+    assert_eq!(results.footer.cases, cases.len() as u64);
+    assert_eq!(honest().as_bytes(), refooted(&honest()), "the forger's footer is the writer's");
+}
+
+#[test]
+fn an_interrupted_run_is_incomplete_wherever_it_stopped() {
+    let text = honest();
+    let ends: Vec<usize> = (0..text.len()).step_by(7).chain([text.len() - 1]).collect();
+    for end in ends {
+        let error = Results::parse(&text.as_bytes()[..end]).expect_err("no record");
+        assert!(matches!(error, ResultsError::Incomplete { .. }), "{end}: {error}");
+    }
+}
+
+#[test]
+fn no_byte_may_differ() {
+    let bytes = honest().into_bytes();
+    for at in 0..bytes.len() {
+        let mut changed = bytes.clone();
+        changed[at] ^= 1;
+        let finished = honest().rfind(sample::FINISHED).expect("the end time");
+        // The end time is covered by the digest in the row alone: nothing in the file repeats it.
+        if (finished..finished + sample::FINISHED.len()).contains(&at) {
+            continue;
+        }
+        assert!(Results::parse(&changed).is_err(), "byte {at}");
+    }
+}
+
+#[test]
+fn lines_have_their_places() {
+    let text = honest();
+    let lines: Vec<&str> = text.lines().collect();
+    let join = |lines: &[&str]| (lines.join("\n") + "\n").into_bytes();
+    let n = lines.len();
+    refused(&join(&lines[1..]), &["line 1", "case line", "expected a header"]);
+    refused(&join(&[&[lines[0]], &lines[..]].concat()), &["line 2", "header line"]);
+    refused(&join(&[&lines[..], &[lines[n - 1]]].concat()), &["nothing after the footer"]);
+    refused(&join(&[&lines[..n - 2], &[lines[n - 1]]].concat()), &["cases is 7", "expected 6"]);
+    refused(
+        &refooted(&text.replacen(lines[2], &format!("{}\n{}", lines[2], lines[2]), 1)),
+        &["line 4", "already recorded at line 3", "r1/matmul/exact"],
+    );
+    let swapped = [&lines[..1], &[lines[2], lines[1]], &lines[3..]].concat();
+    refused(&join(&swapped), &["sha256 is", "the digest of the lines above"]);
+    refused(b"", &["without a header"]);
+    refused(b"\n", &["line 1"]);
+}
+
+#[test]
+fn keys_are_known_and_single() {
+    refused(&edited("\"ms\":1}", "\"ms\":1,\"extra\":1}"), &["line 2", "unknown field `extra`"]);
+    refused(&edited("\"ms\":1}", "\"ms\":1,\"ms\":1}"), &["line 2", "\"ms\" appears twice"]);
+    refused(&edited("{\"upload\":2}", "{\"upload\":2,\"upload\":2}"), &["line 2", "appears twice"]);
+    refused(
+        &edited("{\"kind\":\"pass\"}", "{\"kind\":\"pass\",\"x\":1}"),
+        &["line 2", "edited after the run"],
+    );
+    refused(&edited("\"line\":\"case\"", "\"line\":\"cases\""), &["line 2", "unknown variant `cases`"]);
+    refused(&edited("{\"line\":\"case\"", "[{\"line\":\"case\""), &["line 2"]);
+    refused(&edited("\"ms\":1}", "\"ms\":1} "), &["line 2", "byte"]);
+    refused(&edited("\"worst\":0.40625", "\"worst\":0.406250"), &["line 2", "found \"0,"]);
+    refused(&edited("\"os\":\"linux\"", "\"os\":\"l\\u0069nux\""), &["line 1", "edited after the run"]);
+}
+
+#[test]
+fn a_verdict_is_the_one_that_its_outcome_gives() {
+    refused(
+        &edited("{\"kind\":\"pass\"}", "{\"kind\":\"mismatch\",\"detail\":\"\"}"),
+        &["line 2", "verdict is ok", "expected regression"],
+    );
+    refused(&edited("\"verdict\":\"ok\"", "\"verdict\":\"waived\""), &["verdict is waived", "expected ok"]);
+    // Saying that a proof does not apply needs the cap to be absent, and the case to be its proof.
+    refused(
+        &edited("\"caps\":[\"UploadDtype\"]", "\"caps\":[\"UploadDtype\",\"Collective\"]"),
+        &["line 8", "verdict is not-applicable", "expected regression"],
+    );
+    refused(
+        &edited("\"proves\":\"Collective\",", ""),
+        &["line 8", "proves is absent", "expected Collective"],
+    );
+    refused(&edited("\"proves\":\"Collective\"", "\"proves\":\"Async\""), &["proves is Async"]);
+}
+
+#[test]
+fn fields_are_what_they_say() {
+    refused(&edited("\"rung\":\"r0\"", "\"rung\":\"r1\""), &["line 2", "rung is r1", "\"r0\""]);
+    refused(
+        &edited("urn:modelbench:results:v1", "urn:modelbench:results:v2"),
+        &["line 1", "schema", "v2", "v1"],
+    );
+    refused(&edited(&"b".repeat(64), &"B".repeat(64)), &["backend_files[0].sha256", "lower-case hex"]);
+    refused(&edited("libvendor_x.so", "../vendor"), &["backend_files[0].name", "plain file name"]);
+    refused(&edited("\"libvendor_x.so\"", "\"modelbench\""), &["backend_files[0].sha256", "its own name"]);
+    refused(&edited("\"vendor-x\"", "\"Vendor X\""), &["backend.name"]);
+    refused(&edited("\"started\":\"2026", "\"started\":\"26"), &["line 1", "started"]);
+    refused(&edited("\"full_cases\":7", "\"full_cases\":8"), &["suite.cases is 7", "full_cases = 8"]);
+    refused(&edited("\"bits_differ\":3", "\"bits_differ\":65"), &["quality.bits_differ is 65", "64"]);
+    refused(&edited("{\"upload\":2}", "{\"matmul2\":2}"), &["native is \"matmul2\""]);
+}
+
+#[test]
+fn the_writer_refuses_what_the_reader_would_refuse() {
+    let header = sample::header(&[]);
+    let mut writer = ResultsWriter::new(Vec::new(), &header).expect("a good header");
+    let good = sample::case("r1/rope/bound/n8", "rope");
+    writer.case(&good).expect("a good case");
+    assert!(matches!(writer.case(&good), Err(ResultsError::Duplicate { line: 3, first: 2, .. })));
+    let mut wrong = sample::case("r1/rope/bound/n9", "rope");
+    wrong.verdict = Verdict::Waived;
+    assert!(matches!(writer.case(&wrong), Err(ResultsError::Field { line: 3, .. })));
+    let mut infinite = sample::case("r1/rope/bound/n10", "rope");
+    infinite.quality.worst = Some(f64::INFINITY);
+    let error = writer.case(&infinite).expect_err("JSON has no infinity").to_string();
+    assert!(error.contains("quality.worst is inf"), "{error}");
+    let mut skipped = sample::not_applicable("r3/async/x", Cap::Async);
+    skipped.proves = None;
+    assert!(writer.case(&skipped).is_err());
+    let (bytes, digest) = writer.finish(sample::FINISHED).expect("the good case alone");
+    let results = Results::parse(&bytes).expect("a good record");
+    assert_eq!((results.cases, results.sha256), (vec![good], digest));
+    let mut bad = header;
+    bad.backend_files.clear();
+    assert!(ResultsWriter::new(Vec::new(), &bad).is_err());
+}

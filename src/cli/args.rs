@@ -1,0 +1,212 @@
+//! The command line: what may be written, not what it does.
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+
+use super::exit;
+
+/// Loads an ML compute backend by name, checks it against golden suites and the CPU reference, proves that the
+/// reference did not do the work, and writes a signed support row.
+///
+/// Every option may be written with one dash or two: -backend NAME, --backend=NAME.
+#[derive(Debug, Parser)]
+#[command(name = "modelbench", version, after_help = exit::HELP, args_conflicts_with_subcommands = true)]
+pub(super) struct Cli {
+    /// What to do; without one, the conformance run.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+    /// The conformance run.
+    #[command(flatten)]
+    pub run: RunArgs,
+}
+
+/// Options of the conformance run.
+#[derive(Debug, Args)]
+pub(super) struct RunArgs {
+    /// Backend under test, by its exact name (see: modelbench list backends)
+    #[arg(long, value_name = "NAME")]
+    pub backend: Option<String>,
+    /// Fail with exit code 3 unless it is shown that the CPU reference did not do the work
+    #[arg(long)]
+    pub require_non_reference: bool,
+    /// Model under test: a Hugging Face folder, a .safetensors or a .gguf file [default: the bundled kjv]
+    #[arg(long, value_name = "PATH")]
+    pub model: Option<PathBuf>,
+    /// Set of suites to run (see: modelbench list suites)
+    #[arg(long, value_name = "SET", default_value = "full")]
+    pub set: String,
+    /// Run only the cases whose id matches; * stays within a segment, ** crosses them. Writes results but no row
+    #[arg(long, value_name = "GLOB")]
+    pub filter: Option<String>,
+    /// Folder for the results and the row [default: reports/runs/<time>-<backend>]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Private key (PKCS#8 PEM, P-256) that signs the row [default: a per-user key, made on first use]
+    #[arg(long, value_name = "PEM")]
+    pub key: Option<PathBuf>,
+    /// Seed of every generated input, decimal or 0x…
+    #[arg(long, value_name = "N", default_value = "0x5eed", value_parser = parse_seed)]
+    pub seed: u64,
+    /// Label that exit code 0 needs [default: Approx or better; for smoke, PARTIAL with no failed case]
+    #[arg(long, value_name = "LABEL")]
+    pub require: Option<RequiredLabel>,
+    /// Suite tree to use in place of the embedded one; the row then shows its digest
+    #[arg(long, value_name = "DIR")]
+    pub suites: Option<PathBuf>,
+    /// Longest time in seconds that one request to the worker may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub timeout: u64,
+    /// Most memory in MiB that the worker may use
+    #[arg(long, value_name = "MIB", default_value_t = 8192, value_parser = clap::value_parser!(u64).range(64..))]
+    pub memory_limit: u64,
+    /// Print only the verdict
+    #[arg(long, conflicts_with = "json")]
+    pub quiet: bool,
+    /// Print one JSON object on standard output
+    #[arg(long)]
+    pub json: bool,
+    /// Allow the misbehaving self-test backends, mock:<behaviour>
+    #[arg(long, hide = true)]
+    pub self_test: bool,
+}
+
+/// Labels that `-require` takes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum RequiredLabel {
+    /// Bit-equal to cpu-ref.
+    #[value(name = "Reference", alias = "reference")]
+    Reference,
+    /// Within bounds, by its own arithmetic.
+    #[value(name = "Approx", alias = "approx")]
+    Approx,
+    /// Something is proven, with gaps.
+    #[value(name = "PARTIAL", alias = "partial", alias = "Partial")]
+    Partial,
+}
+
+/// The other things that the program does.
+#[derive(Debug, Subcommand)]
+pub(super) enum Command {
+    /// List what there is
+    List(ListArgs),
+    /// Check a signed row and re-derive every figure in it from results.jsonl
+    Verify {
+        /// Run folder, row.dsse.json or row.sigstore.json
+        path: PathBuf,
+        /// Public key (SPKI PEM) of the signer; without it the key beside the row is used, which proves no identity
+        #[arg(long = "pub", value_name = "KEY")]
+        public: Option<PathBuf>,
+        /// Print one JSON object on standard output
+        #[arg(long)]
+        json: bool,
+    },
+    /// Make a P-256 key pair; an existing file is never overwritten
+    Keygen {
+        /// Where the private key goes; the public key gets the same name with .pub.pem
+        #[arg(long, value_name = "PEM", default_value = "modelbench-key.pem")]
+        out: PathBuf,
+    },
+    /// Say what is available here, what is missing and how to get it
+    Doctor,
+    /// Say why a case exists, what it allows and how to run it alone
+    Explain {
+        /// The case's id
+        case: String,
+        /// Seed of the inputs
+        #[arg(long, value_name = "N", default_value = "0x5eed", value_parser = parse_seed)]
+        seed: u64,
+        /// Suite tree to use in place of the embedded one
+        #[arg(long, value_name = "DIR")]
+        suites: Option<PathBuf>,
+    },
+    /// The worker process
+    #[command(hide = true)]
+    Worker {
+        /// Backend to serve
+        #[arg(long)]
+        backend: String,
+        /// Allow self-test backends
+        #[arg(long)]
+        self_test: bool,
+    },
+}
+
+/// What `list` lists.
+#[derive(Debug, Args)]
+pub(super) struct ListArgs {
+    /// backends, suites or cases
+    pub what: Listed,
+    /// Set whose cases are listed
+    #[arg(long, value_name = "SET", default_value = "full")]
+    pub set: String,
+    /// List only the cases whose id matches
+    #[arg(long, value_name = "GLOB")]
+    pub filter: Option<String>,
+    /// Suite tree to use in place of the embedded one
+    #[arg(long, value_name = "DIR")]
+    pub suites: Option<PathBuf>,
+    /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Things that can be listed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(super) enum Listed {
+    /// Backends known here.
+    Backends,
+    /// Suite files and sets.
+    Suites,
+    /// Cases of a set.
+    Cases,
+}
+
+fn parse_seed(text: &str) -> Result<u64, String> {
+    let parsed = match text.strip_prefix("0x") {
+        Some(hex) => u64::from_str_radix(hex, 16),
+        None => text.parse(),
+    };
+    parsed.map_err(|_| format!("{text:?} is not a whole number from 0 to 2^64-1, decimal or 0x…"))
+}
+
+/// Turns `-backend` into `--backend`, so that both spellings work everywhere. Single letters stay as they are, and so
+/// does everything after `--`.
+pub(super) fn normalise(args: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    let mut verbatim = false;
+    args.into_iter()
+        .map(|arg| {
+            verbatim |= arg == "--";
+            let single = arg.to_str().is_some_and(|text| {
+                let bytes = text.as_bytes();
+                bytes.len() > 2 && bytes[0] == b'-' && bytes[1].is_ascii_alphabetic() && bytes[2] != b'='
+            });
+            if single && !verbatim {
+                let mut double = OsString::from("-");
+                double.push(&arg);
+                double
+            } else {
+                arg
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn both_spellings_are_one() {
+        let both = ["modelbench -backend candle -set=smoke -h", "modelbench --backend candle --set=smoke -h"];
+        let [one, two] = both.map(|line| normalise(line.split(' ').map(OsString::from)));
+        assert_eq!(one, two);
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        use clap::CommandFactory;
+        Cli::command().debug_assert();
+    }
+}

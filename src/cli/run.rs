@@ -1,0 +1,209 @@
+//! The conformance run: from flags to an exit code.
+
+use std::io::{IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use modelbench_contract::Class;
+use modelbench_evidence::gate::{self, GateVerdict};
+use modelbench_evidence::keys::{self, PrivateKey};
+use modelbench_evidence::label::{self, Label};
+use modelbench_evidence::publish::{self, Published, ROW_FILE};
+use modelbench_evidence::time;
+
+use super::args::{RequiredLabel, RunArgs};
+use super::failure::Failure;
+use super::{exit, load};
+use crate::bundled::{self, Bundled, MOCK_PREFIX};
+use crate::report::{self, Progress, RecordSink, Style, Summary};
+use crate::runner::{self, Plan, RunError, Sink};
+use crate::suite;
+
+pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
+    let backend = named(args)?;
+    let suites = load::suites(args.suites.as_deref())?;
+    let set = suites.set(&args.set)?;
+    let full_cases = suites.set("full")?.file.cases;
+    let mut cases = set.cases.clone();
+    if let Some(pattern) = &args.filter {
+        let filter = suite::glob(pattern)?;
+        cases.retain(|case| filter.is_match(&case.id));
+        if cases.is_empty() {
+            let text = format!(
+                "no case of set {} matches {pattern:?}; modelbench list cases shows their ids",
+                set.name
+            );
+            return Err(Failure::message(exit::NOTHING, text));
+        }
+    }
+    let model = runner::Subject::open(args.model.as_deref())?;
+    let key = match &args.key {
+        Some(path) => PrivateKey::load(path)?,
+        None => keys::per_user_key(&config_dir()?)?,
+    };
+    let folder = folder(args, &backend)?;
+
+    let plan = Plan {
+        backend: backend.clone(),
+        set: &set,
+        full_cases,
+        suite_digest: suites.digest.clone(),
+        suite_is_kit: suites.digest == load::suites(None)?.digest,
+        cases,
+        filter: args.filter.clone(),
+        model,
+        seed: args.seed,
+        require_non_reference: args.require_non_reference,
+        request_deadline: Duration::from_secs(args.timeout),
+        memory_limit_bytes: args.memory_limit << 20,
+        self_test: args.self_test,
+    };
+    let mut record = RecordSink::create(&folder)?;
+    let mut bar = Progress::new();
+    let watched = !args.quiet && !args.json && std::io::stderr().is_terminal();
+    let finished = {
+        let mut sinks: Vec<&mut dyn Sink> = vec![&mut record];
+        if watched {
+            sinks.push(&mut bar);
+        }
+        runner::run(plan, &mut sinks)
+    };
+    drop(bar);
+    let (header, cases) = finished.map_err(|e| discard(&folder, e))?;
+    let results = record.finish(&time::format(SystemTime::now())?)?;
+    let row = match publish::write_run(&folder, &results, &key)? {
+        Published::Row(row) => Some((row.row, row.keyid)),
+        Published::ResultsOnly => None,
+    };
+    let gate = gate::decide(&header, &cases);
+    let derived = label::derive(&header, &cases, &gate);
+    let repro = repro_flags(args);
+    let summary = Summary { header, cases, gate, derived, folder, row, repro };
+    let code = exit_code(args, &summary);
+    show(args, &summary, code)?;
+    Ok(code)
+}
+
+/// The backend's exact name. There is no default, no prefix match and no fallback.
+fn named(args: &RunArgs) -> Result<String, Failure> {
+    let known = || bundled::nearest("").join(", ");
+    let Some(name) = &args.backend else {
+        let text = format!("no backend named; give one with -backend NAME (known here: {})", known());
+        return Err(Failure::message(exit::USAGE, text));
+    };
+    let mock = name.strip_prefix(MOCK_PREFIX).is_some_and(|behaviour| {
+        args.self_test && modelbench_mock::Mock::BEHAVIOURS.iter().any(|known| known.name == behaviour)
+    });
+    if Bundled::find(name).is_some() || mock {
+        return Ok(name.clone());
+    }
+    let nearest = bundled::nearest(name);
+    let hint = nearest.first().map_or(String::new(), |near| format!("\n       did you mean {near}?"));
+    let text = format!("no backend {name:?}; known here: {}{hint}", nearest.join(", "));
+    Err(Failure::message(exit::USAGE, text))
+}
+
+/// Creates the run folder. One that already holds a run is refused, so that nothing is overwritten.
+fn folder(args: &RunArgs, backend: &str) -> Result<PathBuf, Failure> {
+    let folder = match &args.out {
+        Some(dir) => dir.clone(),
+        None => {
+            let stamp = time::format(SystemTime::now())?.replace(':', "-");
+            Path::new("reports/runs").join(format!("{stamp}-{}", backend.replace(':', "-")))
+        }
+    };
+    for name in [ROW_FILE, modelbench_evidence::results::RESULTS_FILE] {
+        if folder.join(name).exists() {
+            let text = format!("{} already holds {name}; give another folder with -out", folder.display());
+            return Err(Failure::message(exit::USAGE, text));
+        }
+    }
+    std::fs::create_dir_all(&folder)
+        .map_err(|e| Failure::message(exit::USAGE, format!("cannot create {}: {e}", folder.display())))?;
+    Ok(folder)
+}
+
+/// A run that did not end leaves neither a row nor an empty folder.
+fn discard(folder: &Path, error: RunError) -> Failure {
+    let code = match &error {
+        RunError::NotLoaded { .. } => exit::NOT_LOADED,
+        RunError::Kit(_) | RunError::Sink(_) => exit::NOTHING,
+    };
+    for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if entry.metadata().is_ok_and(|m| m.len() == 0) {
+            // An empty unfinished record says nothing; failing to remove it loses nothing.
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+    // Succeeds only if the folder is empty.
+    let _ = std::fs::remove_dir(folder);
+    Failure::new(code, error)
+}
+
+fn config_dir() -> Result<PathBuf, Failure> {
+    let set = |name: &str| std::env::var_os(name).filter(|v| !v.is_empty()).map(PathBuf::from);
+    set("XDG_CONFIG_HOME")
+        .or_else(|| Some(set("HOME")?.join(".config")))
+        .map(|dir| dir.join("modelbench"))
+        .ok_or_else(|| {
+            Failure::message(exit::USAGE, "neither HOME nor XDG_CONFIG_HOME is set; give a key with -key")
+        })
+}
+
+fn repro_flags(args: &RunArgs) -> String {
+    let mut flags = String::new();
+    let mut add = |name: &str, value: Option<String>| {
+        if let Some(value) = value {
+            flags.push_str(&format!(" -{name} {value}"));
+        }
+    };
+    let path = |p: &Option<PathBuf>| p.as_ref().map(|p| format!("'{}'", p.display()));
+    add("model", path(&args.model));
+    add("suites", path(&args.suites));
+    if args.self_test {
+        flags.push_str(" -self-test");
+    }
+    flags
+}
+
+fn exit_code(args: &RunArgs, summary: &Summary) -> u8 {
+    let failed = summary.derived.failed_cases();
+    let gate_failed = summary.gate.required && summary.gate.verdict == GateVerdict::Failed;
+    let applicable: u64 = summary.derived.rungs.iter().map(|rung| rung.applicable).sum();
+    let ran: u64 = applicable - summary.derived.rungs.iter().map(|rung| rung.not_run).sum::<u64>();
+    let missing = args.filter.is_none() && (summary.cases.len() as u64) < summary.header.suite.cases;
+    if ran == 0 {
+        exit::NOTHING
+    } else if gate_failed {
+        exit::GATE
+    } else if missing {
+        exit::INCOMPLETE
+    } else if args.filter.is_some() {
+        // A filtered run has no label; it answers whether the chosen cases hold.
+        if failed == 0 { exit::OK } else { exit::FAILED }
+    } else {
+        let require = args.require.map(|label| match label {
+            RequiredLabel::Reference => Label::Reference,
+            RequiredLabel::Approx => Label::Approx,
+            RequiredLabel::Partial => Label::Partial,
+        });
+        let met = label::meets(summary.derived.label, require, &summary.header.suite.set, failed);
+        if met { exit::OK } else { exit::FAILED }
+    }
+}
+
+fn show(args: &RunArgs, summary: &Summary, code: u8) -> std::io::Result<()> {
+    let mut out = std::io::stdout().lock();
+    let style = Style::detect();
+    if args.json {
+        writeln!(out, "{}", summary.json(code))
+    } else if args.quiet {
+        report::verdict(summary, &mut out, style)
+    } else {
+        report::print(summary, &mut out, style)?;
+        if summary.header.backend.class == Class::Reference && summary.gate.required {
+            writeln!(out, "cpu-ref is the reference: it cannot show that it is not")?;
+        }
+        if code == exit::OK { Ok(()) } else { writeln!(out, "exit       {code}") }
+    }
+}

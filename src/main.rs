@@ -1,0 +1,5 @@
+//! The `modelbench` command.
+
+fn main() -> std::process::ExitCode {
+    modelbench::cli::main()
+}

@@ -1,0 +1,24 @@
+//! The runner: cases in, events out. It knows workers and checks, and nothing of terminals and files.
+
+mod caps;
+mod collectives;
+mod contract;
+mod delegate;
+mod event;
+mod evict;
+mod finding;
+mod forward;
+mod generation;
+mod host_help;
+mod models;
+mod ops;
+
+mod refusal;
+mod registry;
+mod run;
+
+pub use event::{Event, Sink};
+pub use finding::{CheckError, Finding};
+pub use models::{DEFAULT_MODEL, Subject, SubjectError};
+pub use registry::{explain, validate};
+pub use run::{Plan, RunError, run};

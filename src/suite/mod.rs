@@ -1,0 +1,13 @@
+//! Suites: TOML files that expand to cases.
+
+mod case;
+mod error;
+mod load;
+mod schema;
+mod tree;
+
+pub use case::Case;
+pub use error::SuiteError;
+pub use load::{Set, Suites, glob};
+pub use schema::{AxisValue, Group, Recipe, SetFile, SuiteFile, Tolerance};
+pub use tree::SuiteTree;

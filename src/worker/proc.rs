@@ -1,0 +1,119 @@
+//! What the kernel tells about processes in `/proc`. Every answer is `None` where there is no such file system.
+
+use std::fs;
+
+use rustix::process::Signal;
+
+/// The figures of `/proc/<pid>/stat` that the kit uses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Stat {
+    /// Process group.
+    pub(super) group: i32,
+    /// CPU time of the process and of its children that it has waited for, in clock ticks.
+    pub(super) ticks: u64,
+    /// Resident memory in pages, shared pages included.
+    pub(super) resident_pages: u64,
+}
+
+/// Reads `/proc/<pid>/stat`; also works for a process that has exited and has not been reaped.
+pub(super) fn stat(pid: i32) -> Option<Stat> {
+    parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// The name in the second field may hold spaces and parentheses, so fields are counted from the last `)`.
+fn parse_stat(text: &str) -> Option<Stat> {
+    let (_, after_name) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
+    // The first of these fields is the third of proc_pid_stat(5).
+    let field = |number: usize| fields.get(number - 3);
+    let ticks = |number: usize| field(number)?.parse::<u64>().ok();
+    Some(Stat {
+        group: field(5)?.parse().ok()?,
+        ticks: ticks(14)? + ticks(15)? + ticks(16)? + ticks(17)?,
+        resident_pages: field(24)?.parse().ok()?,
+    })
+}
+
+/// Processes of a group, the leader included.
+pub(super) fn group_members(group: i32) -> Vec<i32> {
+    let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
+    entries
+        .flatten()
+        .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
+        .filter(|&pid| stat(pid).is_some_and(|stat| stat.group == group))
+        .collect()
+}
+
+/// Seconds of CPU time for clock ticks.
+pub(super) fn seconds(ticks: u64) -> f64 {
+    ticks as f64 / rustix::param::clock_ticks_per_second().max(1) as f64
+}
+
+/// Bytes of so many pages.
+pub(super) fn bytes(pages: u64) -> u64 {
+    pages.saturating_mul(rustix::param::page_size() as u64)
+}
+
+/// The name of a signal, `signal 34` and the like for those without one.
+pub(super) fn signal_name(signal: i32) -> String {
+    const NAMES: [(Signal, &str); 18] = [
+        (Signal::HUP, "SIGHUP"),
+        (Signal::INT, "SIGINT"),
+        (Signal::QUIT, "SIGQUIT"),
+        (Signal::ILL, "SIGILL"),
+        (Signal::TRAP, "SIGTRAP"),
+        (Signal::ABORT, "SIGABRT"),
+        (Signal::BUS, "SIGBUS"),
+        (Signal::FPE, "SIGFPE"),
+        (Signal::KILL, "SIGKILL"),
+        (Signal::USR1, "SIGUSR1"),
+        (Signal::SEGV, "SIGSEGV"),
+        (Signal::USR2, "SIGUSR2"),
+        (Signal::PIPE, "SIGPIPE"),
+        (Signal::ALARM, "SIGALRM"),
+        (Signal::TERM, "SIGTERM"),
+        (Signal::XCPU, "SIGXCPU"),
+        (Signal::XFSZ, "SIGXFSZ"),
+        (Signal::SYS, "SIGSYS"),
+    ];
+    let name = NAMES.iter().find(|(known, _)| known.as_raw() == signal);
+    name.map_or_else(|| format!("signal {signal}"), |&(_, name)| name.to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hostile_names_do_not_shift_the_fields() {
+        let text = "42 (a) R 9 9 (b) S 1 77 77 0 -1 4194560 1 0 0 0 10 20 3 4 20 0 1 0 5 999 250 18446 1 1";
+        assert_eq!(parse_stat(text), Some(Stat { group: 77, ticks: 37, resident_pages: 250 }));
+    }
+
+    #[test]
+    fn short_and_odd_lines_are_refused() {
+        for text in ["", "1 (x", "1 (x) R 1 2", "1 (x) R 1 z 1 0 -1 0 1 0 0 0 1 2 3 4 20 0 1 0 5 9 250"] {
+            assert_eq!(parse_stat(text), None, "{text}");
+        }
+    }
+
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn this_process_is_found() {
+        let pid = std::process::id() as i32;
+        let own = stat(pid).expect("own stat");
+        assert!(own.resident_pages > 0);
+        assert!(group_members(own.group).contains(&pid));
+        assert_eq!(stat(i32::MAX), None);
+    }
+
+    #[test]
+    fn signals_have_their_names() {
+        assert_eq!(signal_name(11), "SIGSEGV");
+        assert_eq!(signal_name(6), "SIGABRT");
+        assert_eq!(signal_name(9), "SIGKILL");
+        assert_eq!(signal_name(31), "SIGSYS");
+        assert_eq!(signal_name(34), "signal 34");
+        assert_eq!(signal_name(0), "signal 0");
+    }
+}

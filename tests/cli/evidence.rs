@@ -1,0 +1,65 @@
+//! Rows from the outside: keys, verification, tampering.
+
+use std::fs;
+
+use super::run::Scratch;
+
+#[test]
+fn a_key_of_ones_own_signs_and_is_never_overwritten() {
+    let scratch = Scratch::new();
+    let made = scratch.modelbench(&["keygen", "-out", "me.pem"]);
+    assert_eq!(made.code, 0, "{}", made.stderr);
+    assert_ne!(scratch.modelbench(&["keygen", "-out", "me.pem"]).code, 0);
+    {
+        use std::os::unix::fs::PermissionsExt;
+        let mode = fs::metadata(scratch.path().join("me.pem")).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+    }
+    let done = scratch.run(&["-backend", "candle", "-set", "smoke", "-key", "me.pem"]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    assert_eq!(scratch.modelbench(&["verify", "out", "-pub", "me.pub.pem"]).code, 0);
+    scratch.modelbench(&["keygen", "-out", "other.pem"]);
+    assert_eq!(scratch.modelbench(&["verify", "out", "-pub", "other.pub.pem"]).code, 7);
+}
+
+#[test]
+fn an_edited_run_is_refused() {
+    let scratch = Scratch::new();
+    let done = scratch.run(&["-backend", "mock:nan", "-self-test", "-set", "smoke"]);
+    assert_eq!(done.code, 1);
+    assert_eq!(scratch.modelbench(&["verify", "out"]).code, 0);
+    for (file, from, to) in [
+        ("results.jsonl", "\"kind\":\"mismatch\"", "\"kind\":\"pass\""),
+        ("results.jsonl", "\"verdict\":\"regression\"", "\"verdict\":\"ok\""),
+        ("results.jsonl", "\"seed\":\"0x5eed\"", "\"seed\":\"0x5eee\""),
+        ("row.dsse.json", "\"sig\":\"ME", "\"sig\":\"MF"),
+        ("row.sigstore.json", "application/vnd.in-toto+json", "application/vnd.in-toto+jsox"),
+        ("public-key.pem", "MFkw", "MFkx"),
+    ] {
+        let path = done.folder.join(file);
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{file} holds no {from}");
+        fs::write(&path, text.replacen(from, to, 1)).unwrap();
+        let verified = scratch.modelbench(&["verify", "out"]);
+        assert_eq!(verified.code, 7, "{file}: {from} -> {to}: {}", verified.stdout);
+        fs::write(&path, text).unwrap();
+    }
+    assert_eq!(scratch.modelbench(&["verify", "out"]).code, 0);
+    assert_eq!(scratch.modelbench(&["verify", "absent"]).code, 2);
+}
+
+#[test]
+fn explain_and_doctor_answer() {
+    let scratch = Scratch::new();
+    let done = scratch.modelbench(&["explain", "r1/matmul/bound/out33-in65/f32"]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    for text in ["why", "bound[0]", "again", "suites/r1/matmul.toml:"] {
+        assert!(done.stdout.contains(text), "{text}: {}", done.stdout);
+    }
+    let done = scratch.modelbench(&["explain", "r1/matmul/bound/out33-in66/f32"]);
+    assert_eq!(done.code, 2);
+    assert!(done.stderr.contains("r1/matmul/bound/out33-in65/f32"), "{}", done.stderr);
+    let done = scratch.modelbench(&["doctor"]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    assert!(done.stdout.contains("candle") && done.stdout.contains("missing"), "{}", done.stdout);
+}

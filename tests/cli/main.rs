@@ -1,0 +1,9 @@
+//! The binary from the outside: what it prints, which files it leaves, how it exits.
+
+#![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
+
+mod evidence;
+mod faults;
+mod repeat;
+mod run;
+mod usage;

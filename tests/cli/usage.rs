@@ -1,0 +1,119 @@
+//! Wrong usage: its exit code, what it says, and that it leaves no row.
+
+use super::run::Scratch;
+
+fn refused(args: &[&str], code: i32, says: &[&str]) {
+    let scratch = Scratch::new();
+    let done = scratch.run(args);
+    assert_eq!(done.code, code, "{args:?}: {}{}", done.stdout, done.stderr);
+    for text in says {
+        assert!(done.stderr.contains(text), "{args:?} should say {text:?}: {}", done.stderr);
+    }
+    assert!(!done.has_row(), "{args:?} left a row");
+}
+
+#[test]
+fn an_unknown_backend_names_the_known_ones() {
+    refused(&["-backend", "cdua"], 2, &["cdua", "candle", "cpu-ref"]);
+    refused(&["-backend", "candl"], 2, &["did you mean candle?"]);
+    refused(&["-backend", "cpu"], 2, &["did you mean cpu-ref?"]);
+    refused(&[], 2, &["no backend named", "candle"]);
+}
+
+#[test]
+fn self_test_backends_need_their_option() {
+    refused(&["-backend", "mock:honest"], 2, &["no backend"]);
+    let listed = Scratch::new().modelbench(&["list", "backends"]);
+    assert_eq!(listed.code, 0);
+    assert!(!listed.stdout.contains("mock"), "{}", listed.stdout);
+}
+
+#[test]
+fn an_empty_selection_is_not_a_pass() {
+    refused(&["-backend", "candle", "-filter", "no/such/*"], 4, &["no/such/*"]);
+    let scratch = Scratch::new();
+    assert_eq!(scratch.modelbench(&["list", "cases", "-filter", "no/such/*"]).code, 4);
+}
+
+#[test]
+fn unknown_sets_models_and_flags_are_usage_errors() {
+    refused(&["-backend", "candle", "-set", "nope"], 2, &["nope", "full", "smoke"]);
+    refused(&["-backend", "candle", "-model", "absent.gguf"], 2, &["absent.gguf"]);
+    refused(&["-backend", "candle", "-colour"], 2, &["--colour"]);
+    refused(&["-backend", "candle", "-seed", "x"], 2, &["whole number"]);
+}
+
+#[test]
+fn a_bad_suite_names_file_and_line() {
+    let scratch = Scratch::new();
+    let dir = scratch.path().join("suites/r1");
+    std::fs::create_dir_all(&dir).unwrap();
+    for (text, says) in [
+        ("schema = 1\nwhy = \"x\"\ncolour = \"red\"\n", "r1/x.toml:3"),
+        ("schema = 2\nwhy = \"x\"\n", "schema = 2"),
+        (
+            "schema = 1\nwhy = \"x\"\n[[group]]\nname = \"g\"\ncheck = \"nope\"\nwhy = \"x\"\n\
+             tolerance = { kind = \"exact\", why = \"x\" }\n",
+            "nope",
+        ),
+        (
+            "schema = 1\nwhy = \"x\"\n[[group]]\nname = \"g\"\ncheck = \"argmax\"\nwhy = \"x\"\n\
+             tolerance = { kind = \"exact\" }\n",
+            "why",
+        ),
+        (
+            "schema = 1\nwhy = \"x\"\n[[group]]\nname = \"g\"\ncheck = \"argmax\"\nwhy = \"x\"\naxes = { m = [1] }\n\
+             tolerance = { kind = \"exact\", why = \"x\" }\n",
+            "no axis \"m\"",
+        ),
+    ] {
+        std::fs::write(dir.join("x.toml"), text).unwrap();
+        let done = scratch.run(&["-backend", "candle", "-suites", "suites"]);
+        assert_eq!(done.code, 2, "{text}: {}", done.stderr);
+        assert!(done.stderr.contains(says) && done.stderr.contains("x.toml:"), "{text}: {}", done.stderr);
+        assert!(!done.has_row());
+    }
+}
+
+#[test]
+fn a_set_that_lost_a_case_is_refused() {
+    let scratch = Scratch::new();
+    let from = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("suites");
+    for folder in ["r0", "r1", "r2", "r3", "r4", "r5", "sets"] {
+        let to = scratch.path().join("suites").join(folder);
+        std::fs::create_dir_all(&to).unwrap();
+        for entry in std::fs::read_dir(from.join(folder)).unwrap() {
+            let path = entry.unwrap().path();
+            std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+        }
+    }
+    let file = scratch.path().join("suites/r1/argmax.toml");
+    let text = std::fs::read_to_string(&file).unwrap().replace("49152]", "49153]");
+    std::fs::write(file, text).unwrap();
+    let done = scratch.run(&["-backend", "candle", "-suites", "suites"]);
+    assert_eq!(done.code, 2, "{}", done.stderr);
+    assert!(done.stderr.contains("pins") && done.stderr.contains("full"), "{}", done.stderr);
+}
+
+#[test]
+fn another_suite_tree_shows_and_costs_the_label() {
+    let scratch = Scratch::new();
+    let to = scratch.path().join("suites");
+    for folder in ["r1", "sets"] {
+        std::fs::create_dir_all(to.join(folder)).unwrap();
+    }
+    let suite = "schema = 1\nwhy = \"x\"\n[[group]]\nname = \"g\"\ncheck = \"argmax\"\nwhy = \"x\"\n\
+                 axes = { pattern = [\"last\"], n = [5] }\ntolerance = { kind = \"exact\", why = \"x\" }\n";
+    std::fs::write(to.join("r1/argmax.toml"), suite).unwrap();
+    let id = "r1/argmax/g/last/n5\n";
+    let digest = {
+        use sha2::{Digest, Sha256};
+        hex::encode(Sha256::digest(id.as_bytes()))
+    };
+    let set = format!("schema = 1\nwhy = \"x\"\ninclude = [\"**\"]\ncases = 1\ndigest = \"{digest}\"\n");
+    std::fs::write(to.join("sets/full.toml"), set).unwrap();
+    let done = scratch.run(&["-backend", "candle", "-suites", "suites"]);
+    assert_eq!(done.code, 1, "{}{}", done.stdout, done.stderr);
+    assert!(done.stdout.contains("NOT the kit's"), "{}", done.stdout);
+    assert!(done.stdout.lines().any(|line| line.starts_with("PARTIAL")), "{}", done.stdout);
+}
