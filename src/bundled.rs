@@ -4,8 +4,8 @@ use std::process::ExitCode;
 
 use modelbench_candle::Candle;
 use modelbench_contract::{Backend, BackendError};
-use modelbench_mock::Mock;
 use modelbench_reference::CpuRef;
+use modelbench_zoo::Mock;
 
 use crate::worker::Channel;
 

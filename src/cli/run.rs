@@ -92,7 +92,7 @@ fn named(args: &RunArgs) -> Result<String, Failure> {
         return Err(Failure::message(exit::USAGE, text));
     };
     let mock = name.strip_prefix(MOCK_PREFIX).is_some_and(|behaviour| {
-        args.self_test && modelbench_mock::Mock::BEHAVIOURS.iter().any(|known| known.name == behaviour)
+        args.self_test && modelbench_zoo::Mock::BEHAVIOURS.iter().any(|known| known.name == behaviour)
     });
     if Bundled::find(name).is_some() || mock {
         return Ok(name.clone());
