@@ -121,6 +121,14 @@ pub(super) enum Command {
         #[arg(long, value_name = "DIR")]
         suites: Option<PathBuf>,
     },
+    /// Try every case of a suite tree on wrong answers; write discrimination.toml and the pins of the sets
+    BuildSuites {
+        /// The tree, a folder with r0/ to r6/ and sets/
+        dir: PathBuf,
+        /// Seed of the inputs that the cases are tried with
+        #[arg(long, value_name = "N", default_value = "0x5eed", value_parser = parse_seed)]
+        seed: u64,
+    },
     /// The worker process
     #[command(hide = true)]
     Worker {

@@ -32,7 +32,7 @@ pub(super) fn run(id: &str, seed: u64, suites: Option<&Path>, out: &mut impl Wri
     writeln!(out, "input      {}", serde_json::to_string(&group.input)?)?;
     writeln!(out, "tolerance  {}: {}", group.tolerance.kind(), group.tolerance.why())?;
     for line in runner::explain(case, seed)? {
-        writeln!(out, "           {line}")?;
+        writeln!(out, "{line}")?;
     }
     writeln!(out, "again      modelbench -backend NAME -filter '{}' -seed {seed:#x}", case.id)?;
     Ok(exit::OK)

@@ -75,7 +75,7 @@ fn cases(args: &ListArgs, out: &mut impl Write) -> Result<u8, Failure> {
             let line = json!({
                 "id": case.id, "rung": case.rung.as_str(), "check": group.check, "params": case.params(),
                 "input": group.input, "tolerance": group.tolerance, "proves": group.proves,
-                "file": case.file, "line": case.line,
+                "file": case.file, "line": case.line, "accepts": case.accepts,
             });
             writeln!(out, "{line}")?;
         } else {

@@ -1,6 +1,7 @@
 //! The command line. Only here are flags parsed, errors turned into text and exit codes chosen.
 
 mod args;
+mod build_suites;
 mod doctor;
 mod exit;
 mod explain;
@@ -29,6 +30,7 @@ pub fn main() -> ExitCode {
         Some(Command::Verify { path, public, json }) => verify::run(path, public.as_deref(), *json, &mut out),
         Some(Command::Keygen { out: path }) => keygen::run(path, &mut out),
         Some(Command::Doctor) => doctor::run(&mut out),
+        Some(Command::BuildSuites { dir, seed }) => build_suites::run(dir, *seed, &mut out),
         Some(Command::Explain { case, seed, suites }) => {
             explain::run(case, *seed, suites.as_deref(), &mut out)
         }

@@ -3,7 +3,7 @@
 use half::{bf16, f16};
 use modelbench_contract::{BackendError, DType, HostTensor};
 
-use super::Stream;
+use super::{Source, Stream};
 use crate::suite::Recipe;
 
 /// A tensor with the exact values of its elements; every value is representable in f32.
@@ -45,8 +45,9 @@ impl Operand {
         let count = shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).ok_or_else(|| {
             BackendError::invalid(format!("operand {name}: shape {shape:?} overflows the address space"))
         })?;
-        let reals = || (0..count as u64).map(|i| value(recipe, stream, i));
-        let mut magnitudes = None;
+        let source = Source::new(recipe, name, shape.last().copied().unwrap_or(1), stream);
+        let reals = || (0..count as u64).map(|i| source.value(i));
+        let (mut magnitudes, mut quant) = (None, None);
         let (bytes, values) = match dtype {
             DType::F32 => return Operand::from_f32(name, shape, reals().collect()),
             DType::F16 => {
@@ -63,43 +64,35 @@ impl Operand {
                     codes.iter().map(|c| c.to_f32()).collect(),
                 )
             }
-            DType::Q8_0 => super::blocks::q8_0(count / 32, recipe, stream),
+            DType::Q8_0 => super::blocks::q8_0(count / 32, &source),
             DType::Q4K => {
-                let blocks = super::blocks::q4_k(count / 256, recipe, stream);
+                let blocks = super::blocks::q4_k(count / 256, &source);
                 magnitudes = Some(blocks.magnitudes);
                 (blocks.bytes, blocks.values)
             }
-            other => {
-                return Err(BackendError::invalid(format!(
-                    "operand {name}: the kit makes no {other} inputs yet"
-                )));
+            DType::Fp8E4m3 | DType::Fp8E5m2 => super::codes::floats(count, dtype, &source),
+            DType::I8 | DType::I4 => {
+                let [out, inner] = *shape else {
+                    return Err(BackendError::invalid(format!(
+                        "operand {name}: {dtype} needs a matrix [out, in], got shape {shape:?}"
+                    )));
+                };
+                let coded =
+                    super::codes::integers([out, inner], if dtype == DType::I4 { 4 } else { 8 }, &source);
+                quant = Some(coded.quant);
+                (coded.bytes, coded.values)
             }
         };
-        Ok(Operand { name, tensor: HostTensor::from_bytes(shape, dtype, bytes)?, values, magnitudes })
+        let tensor = HostTensor::from_bytes(shape, dtype, bytes)?;
+        let tensor = match quant {
+            Some(quant) => tensor.with_quant(quant),
+            None => tensor,
+        };
+        Ok(Operand { name, tensor, values, magnitudes })
     }
 
     /// Shape of the operand.
     pub fn shape(&self) -> &[usize] {
         self.tensor.shape()
     }
-}
-
-/// Element `i` of a recipe.
-pub fn value(recipe: Recipe, stream: &Stream, i: u64) -> f32 {
-    match recipe {
-        Recipe::None => 0.0,
-        Recipe::Integers { max, exponent } => {
-            let span = 2 * u64::from(max) + 1;
-            (stream.below(i, span) as i64 - i64::from(max)) as f32 * power_of_two(exponent)
-        }
-        Recipe::Reals { exponent } => stream.real(i) * power_of_two(exponent),
-        Recipe::Cancelling { octaves } => {
-            let octave = stream.below(i ^ (1 << 63), u64::from(octaves) + 1) as i32;
-            stream.real(i) * power_of_two(octave)
-        }
-    }
-}
-
-fn power_of_two(exponent: i32) -> f32 {
-    f32::from_bits(((exponent + 127).clamp(1, 254) as u32) << 23)
 }

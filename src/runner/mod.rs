@@ -20,5 +20,5 @@ mod run;
 pub use event::{Event, Sink};
 pub use finding::{CheckError, Finding};
 pub use models::{DEFAULT_MODEL, Subject, SubjectError};
-pub use registry::{explain, validate};
+pub use registry::{asks, explain, question, validate};
 pub use run::{Plan, RunError, run};

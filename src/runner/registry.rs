@@ -1,11 +1,11 @@
 //! Which check runs for a case, which axes it reads, and what it says of itself.
 
-use modelbench_contract::{Class, NumericProfile};
+use modelbench_contract::{Class, DType, NumericProfile};
 
 use super::finding::{CheckError, Finding};
 use super::models::Models;
 use super::{caps, collectives, contract, evict, forward, generation, ops};
-use crate::inputs::Stream;
+use crate::compare::{GARBAGE, Question};
 use crate::suite::{AxisValue, Case, SuiteError, Tolerance};
 use crate::worker::Remote;
 
@@ -43,12 +43,13 @@ fn names(axis: &str, check: &str) -> Option<Vec<&'static str>> {
     match (axis, check) {
         ("model", _) => Some(vec!["model", "kjv", "tied", "untied"]),
         ("path", _) => Some(forward::PATHS.to_vec()),
+        ("plant", _) => Some(ops::plant_names()),
         ("pattern", _) => Some(ops::PATTERNS.to_vec()),
         ("span", _) => Some(evict::SPANS.to_vec()),
         ("what", "lifetime") => Some(contract::LIFETIMES.to_vec()),
         ("what", "refusal") => Some(contract::REFUSALS.to_vec()),
         ("what", "collective") => Some(collectives::WHAT.to_vec()),
-        ("dtype", _) => Some(vec!["f32", "f16", "bf16", "q8_0", "q4_k"]),
+        ("dtype", _) => Some(DType::ALL.iter().map(|dtype| dtype.as_str()).collect()),
         _ => None,
     }
 }
@@ -62,7 +63,8 @@ pub fn validate(case: &Case) -> Result<(), SuiteError> {
     let Some(known) = axes(check) else {
         return Err(case.invalid(format!("no check is named {check:?}")));
     };
-    for (axis, value) in case.params() {
+    let draws = case.group.random.keys().map(|axis| (axis, &AxisValue::Int(0)));
+    for (axis, value) in case.params().iter().filter(|(axis, _)| *axis != "draw").chain(draws) {
         if !known.contains(&axis.as_str()) {
             return Err(case
                 .invalid(format!("check {check:?} reads no axis {axis:?}; it reads {}", known.join(", "))));
@@ -100,6 +102,7 @@ pub fn subject(case: &Case) -> String {
 /// What stopped it: the backend, the suite, or the kit itself.
 pub fn check(case: &Case, remote: &mut Remote, bench: &mut Bench<'_>) -> Result<Finding, CheckError> {
     let Bench { models, seed, class, profile } = bench;
+    let case = &case.drawn(*seed);
     match case.group.check.as_str() {
         "forward" => forward::check(case, *seed, models, remote, *class, profile),
         "evict" => evict::check(case, *seed, remote, profile),
@@ -111,43 +114,54 @@ pub fn check(case: &Case, remote: &mut Remote, bench: &mut Bench<'_>) -> Result<
     }
 }
 
+/// True if the case compares numbers with an oracle, so that it can be tried on wrong answers before any backend.
+pub fn asks(case: &Case) -> bool {
+    ops::axes(&case.group.check).is_some()
+}
+
+/// What such a case wants, for a backend that declares plain f32.
+///
+/// # Errors
+/// A suite error or a defect of the kit.
+pub fn question(case: &Case, seed: u64) -> Result<Question, CheckError> {
+    ops::question(&case.drawn(seed), seed)
+}
+
 /// Lines that say how the truth of a case is found, with its numbers where they follow from the case alone.
 ///
 /// # Errors
 /// A suite error, or a defect of the kit.
 pub fn explain(case: &Case, seed: u64) -> Result<Vec<String>, CheckError> {
+    let case = &case.drawn(seed);
     let mut lines = Vec::new();
+    for name in case.group.random.keys() {
+        lines.push(format!("drawn      {name} = {}", case.size(name)?));
+    }
     match &case.group.tolerance {
-        Tolerance::Exact { .. } => lines.push("every element must be equal; -0 equals 0".to_owned()),
+        Tolerance::Exact { .. } => lines.push("rule       every element must be equal; -0 equals 0".to_owned()),
         Tolerance::Bound { slack, .. } => {
-            lines.push(format!("|got - want| <= {slack} * bound, the bound derived per element from the data"));
+            lines.push(format!("rule       |got - want| <= {slack} * bound, the bound derived per element from the data"));
         }
         Tolerance::Ensemble { runs, multiple, cosine_floor, .. } => lines.push(format!(
-            "|got - want| <= {multiple} * the largest deviation over {runs} perturbed references; cosine >= {cosine_floor}"
+            "rule       |got - want| <= {multiple} * the largest deviation over {runs} perturbed references; cosine >= {cosine_floor}"
         )),
     }
     if ops::axes(&case.group.check).is_some() {
-        let plan = ops::OpPlan::new(case, seed)?;
-        for operand in &plan.operands {
-            let stream = Stream::new(seed, &case.id, operand.name);
-            lines.push(format!(
-                "{}: {} {:?}, first value {:e}, stream {:016x}",
-                operand.name,
-                operand.tensor.dtype(),
-                operand.shape(),
-                operand.values.first().copied().unwrap_or(f32::NAN),
-                stream.bits(0)
-            ));
-        }
-        let (want, slack) = ops::truth(case, &plan, &NumericProfile::F32)?;
-        if let crate::compare::Want::Bounded(bounded) = want {
-            let largest = bounded.bound.iter().copied().fold(0.0, f64::max) * slack;
-            let first = bounded.bound.first().copied().unwrap_or(0.0) * slack;
-            let value = bounded.want.first().copied().unwrap_or(0.0);
-            lines.push(format!(
-                "with plain f32: want[0] = {value:e}, bound[0] = {first:e}, largest bound {largest:e}"
-            ));
-        }
+        lines.extend(ops::explain(case, seed)?);
     }
+    lines.push(match &case.accepts {
+        None => "rejects    answers yes or no; that it can fail is shown on the zoo (modelbench selftest)"
+            .to_owned(),
+        Some(accepts) => {
+            let rejects: Vec<&str> =
+                GARBAGE.into_iter().filter(|name| !accepts.iter().any(|a| a == name)).collect();
+            let blind = if accepts.is_empty() {
+                String::new()
+            } else {
+                format!("; cannot tell from right: {}", accepts.join(", "))
+            };
+            format!("rejects    {}{blind}", rejects.join(", "))
+        }
+    });
     Ok(lines)
 }

@@ -6,6 +6,7 @@ use indexmap::IndexMap;
 use modelbench_evidence::record::Rung;
 
 use super::{AxisValue, Group, SuiteError};
+use crate::inputs::Stream;
 
 /// One case of a suite.
 #[derive(Debug, Clone)]
@@ -22,6 +23,9 @@ pub struct Case {
     pub line: usize,
     /// What the case shares with its neighbours.
     pub group: Arc<Group>,
+    /// Wrong answers that the case cannot tell from a right one, found when the suites were built; `None` for a case that
+    /// answers yes or no.
+    pub accepts: Option<Vec<String>>,
     params: IndexMap<String, AxisValue>,
 }
 
@@ -51,7 +55,16 @@ impl Case {
                 }
             }
         }
-        Case { id, rung, family: family.into(), file: file.into(), line, group: Arc::clone(group), params }
+        Case {
+            id,
+            rung,
+            family: family.into(),
+            file: file.into(),
+            line,
+            group: Arc::clone(group),
+            accepts: None,
+            params,
+        }
     }
 
     /// The parameters, in the order of the id.
@@ -98,6 +111,38 @@ impl Case {
         }
     }
 
+    /// The case with the sizes that the seed draws; the same case if its group draws none.
+    pub fn drawn(&self, seed: u64) -> Case {
+        let mut case = self.clone();
+        for (name, range) in &self.group.random {
+            let [least, most, step] = spread(range);
+            let steps = (most - least) / step + 1;
+            let size = least + step * Stream::new(seed, &self.id, name).below(0, steps);
+            case.params.insert(name.clone(), AxisValue::Int(size));
+        }
+        case
+    }
+
+    /// Checks the ranges of [`Case::drawn`].
+    ///
+    /// # Errors
+    /// [`SuiteError::Invalid`] if a range is not `[least, most]` or `[least, most, step]`, or its name is an axis too.
+    pub(super) fn check_draws(&self) -> Result<(), SuiteError> {
+        for (name, range) in &self.group.random {
+            let [least, most, step] = spread(range);
+            let shape = matches!(range.len(), 2 | 3) && least <= most && step > 0;
+            if !shape || self.params.contains_key(name) {
+                return Err(self.invalid(format!(
+                    "random.{name} = {range:?}: expected [least, most] or [least, most, step], and no axis of that name"
+                )));
+            }
+        }
+        if self.group.random.is_empty() == self.params.contains_key("draw") {
+            return Err(self.invalid("the axis \"draw\" numbers random sizes: give both or none"));
+        }
+        Ok(())
+    }
+
     /// An error at the group's line.
     pub fn invalid(&self, reason: impl Into<String>) -> SuiteError {
         SuiteError::Invalid {
@@ -106,4 +151,9 @@ impl Case {
             reason: format!("group {:?}: {}", self.group.name, reason.into()),
         }
     }
+}
+
+fn spread(range: &[u64]) -> [u64; 3] {
+    let at = |i: usize, default| range.get(i).copied().unwrap_or(default);
+    [at(0, 0), at(1, 0), at(2, 1)]
 }

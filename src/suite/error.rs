@@ -46,6 +46,12 @@ pub enum SuiteError {
         /// Digest found.
         found_digest: String,
     },
+    /// It is not known what the cases of the tree can reject.
+    #[error("{reason}; run: modelbench build-suites DIR, and look at what it changes")]
+    NotBuilt {
+        /// What is missing or does not fit.
+        reason: String,
+    },
     /// A glob does not parse.
     #[error("pattern {pattern:?}: {reason}")]
     BadGlob {

@@ -40,8 +40,19 @@ impl Suites {
     /// Parses and expands a tree; every check validates the parameters of its cases.
     ///
     /// # Errors
-    /// [`SuiteError`] naming file and line of the first thing that is wrong.
+    /// [`SuiteError`] naming file and line of the first thing that is wrong; [`SuiteError::NotBuilt`] if it is not known
+    /// what the cases can reject.
     pub fn load(tree: SuiteTree) -> Result<Suites, SuiteError> {
+        let mut suites = Suites::load_unbuilt(tree)?;
+        super::discrimination::attach(suites.tree.get(super::discrimination::PATH), &mut suites.cases)?;
+        Ok(suites)
+    }
+
+    /// As [`Suites::load`], for the command that finds out what the cases can reject.
+    ///
+    /// # Errors
+    /// [`SuiteError`] naming file and line of the first thing that is wrong.
+    pub fn load_unbuilt(tree: SuiteTree) -> Result<Suites, SuiteError> {
         let digest = tree.digest();
         let mut cases = Vec::new();
         let mut purposes = IndexMap::new();
@@ -63,6 +74,7 @@ impl Suites {
             if !seen.insert(case.id.as_str()) {
                 return Err(case.invalid(format!("two cases are named {}", case.id)));
             }
+            case.check_draws()?;
             crate::runner::validate(case)?;
         }
         Ok(Suites { cases, purposes, digest, tree })
@@ -129,7 +141,7 @@ fn globs(patterns: &[String]) -> Result<GlobSet, SuiteError> {
     builder.build().map_err(|e| bad(&patterns.join(" "), e))
 }
 
-fn parse<'a, T: serde::de::DeserializeOwned>(
+pub(super) fn parse<'a, T: serde::de::DeserializeOwned>(
     path: &str,
     bytes: &'a [u8],
 ) -> Result<(T, &'a str), SuiteError> {

@@ -1,6 +1,7 @@
 //! Suites: TOML files that expand to cases.
 
 mod case;
+pub mod discrimination;
 mod error;
 mod load;
 mod schema;
@@ -9,5 +10,5 @@ mod tree;
 pub use case::Case;
 pub use error::SuiteError;
 pub use load::{Set, Suites, glob};
-pub use schema::{AxisValue, Group, Recipe, SetFile, SuiteFile, Tolerance};
+pub use schema::{AxisValue, Group, Pattern, Recipe, SetFile, SuiteFile, Tolerance};
 pub use tree::SuiteTree;

@@ -33,6 +33,10 @@ pub struct Group {
     /// Listed combinations; the product of `axes` is repeated for each of them.
     #[serde(default)]
     pub points: Vec<IndexMap<String, AxisValue>>,
+    /// Sizes that the run's seed draws, each as `[least, most]` or `[least, most, step]`; the axis `draw` numbers the
+    /// draws. They are not part of the id.
+    #[serde(default)]
+    pub random: IndexMap<String, Vec<u64>>,
     /// How the operands are made.
     #[serde(default)]
     pub input: Recipe,
@@ -79,6 +83,26 @@ pub enum Recipe {
         #[serde(default)]
         exponent: i32,
     },
+    /// Odd integers up to `max`, times `2^exponent`. Where a row of an activation has an even number of elements its
+    /// first one is even, so that every sum of products is odd: no output is 0 by chance.
+    Odd {
+        /// Largest magnitude.
+        max: u32,
+        /// Power of two on every value.
+        #[serde(default)]
+        exponent: i32,
+    },
+    /// One operand of a product holds one power of two per row and zeros, so that it picks elements of the other one,
+    /// which holds odd integers up to `max`.
+    Select {
+        /// Which elements are picked.
+        pattern: Pattern,
+        /// Largest magnitude of the other operand.
+        max: u32,
+        /// Least power of two of the picking elements.
+        #[serde(default)]
+        exponent: i32,
+    },
     /// Reals with full significands in (-1, 1), times `2^exponent`.
     Reals {
         /// Power of two on every value.
@@ -91,6 +115,18 @@ pub enum Recipe {
         /// Spread of the magnitudes.
         octaves: u32,
     },
+}
+
+/// Which elements a [`Recipe::Select`] picks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Pattern {
+    /// Row `o` of the weight picks element `o mod in`.
+    Identity,
+    /// The rows of the weight pick every element once, in a random order.
+    Permutation,
+    /// Each row of the activation picks one random column of the weight.
+    OneHot,
 }
 
 /// What counts as right. There is no default: every group states one, with a reason.

@@ -53,7 +53,9 @@ fn explain_and_doctor_answer() {
     let scratch = Scratch::new();
     let done = scratch.modelbench(&["explain", "r1/matmul/bound/out33-in65/f32"]);
     assert_eq!(done.code, 0, "{}", done.stderr);
-    for text in ["why", "bound[0]", "again", "suites/r1/matmul.toml:"] {
+    for text in
+        ["why", "bound[0]", "K = 65", "sum|w||x|", "sha256", "rejects", "again", "suites/r1/matmul.toml:"]
+    {
         assert!(done.stdout.contains(text), "{text}: {}", done.stdout);
     }
     let done = scratch.modelbench(&["explain", "r1/matmul/bound/out33-in66/f32"]);

@@ -75,29 +75,8 @@ fn a_bad_suite_names_file_and_line() {
     }
 }
 
-#[test]
-fn a_set_that_lost_a_case_is_refused() {
-    let scratch = Scratch::new();
-    let from = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("suites");
-    for folder in ["r0", "r1", "r2", "r3", "r4", "r5", "sets"] {
-        let to = scratch.path().join("suites").join(folder);
-        std::fs::create_dir_all(&to).unwrap();
-        for entry in std::fs::read_dir(from.join(folder)).unwrap() {
-            let path = entry.unwrap().path();
-            std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
-        }
-    }
-    let file = scratch.path().join("suites/r1/argmax.toml");
-    let text = std::fs::read_to_string(&file).unwrap().replace("49152]", "49153]");
-    std::fs::write(file, text).unwrap();
-    let done = scratch.run(&["-backend", "candle", "-suites", "suites"]);
-    assert_eq!(done.code, 2, "{}", done.stderr);
-    assert!(done.stderr.contains("pins") && done.stderr.contains("full"), "{}", done.stderr);
-}
-
-#[test]
-fn another_suite_tree_shows_and_costs_the_label() {
-    let scratch = Scratch::new();
+/// A tree of one argmax case and the set `full`, built.
+fn small_tree(scratch: &Scratch) -> std::path::PathBuf {
     let to = scratch.path().join("suites");
     for folder in ["r1", "sets"] {
         std::fs::create_dir_all(to.join(folder)).unwrap();
@@ -105,13 +84,53 @@ fn another_suite_tree_shows_and_costs_the_label() {
     let suite = "schema = 1\nwhy = \"x\"\n[[group]]\nname = \"g\"\ncheck = \"argmax\"\nwhy = \"x\"\n\
                  axes = { pattern = [\"last\"], n = [5] }\ntolerance = { kind = \"exact\", why = \"x\" }\n";
     std::fs::write(to.join("r1/argmax.toml"), suite).unwrap();
-    let id = "r1/argmax/g/last/n5\n";
-    let digest = {
-        use sha2::{Digest, Sha256};
-        hex::encode(Sha256::digest(id.as_bytes()))
-    };
-    let set = format!("schema = 1\nwhy = \"x\"\ninclude = [\"**\"]\ncases = 1\ndigest = \"{digest}\"\n");
+    let set = "schema = 1\nwhy = \"x\"\ninclude = [\"**\"]\ncases = 0\ndigest = \"\"\n";
     std::fs::write(to.join("sets/full.toml"), set).unwrap();
+    let done = scratch.modelbench(&["build-suites", "suites"]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    assert!(done.stdout.contains("set full: 1 cases"), "{}", done.stdout);
+    to
+}
+
+fn replace(file: &std::path::Path, from: &str, to: &str) {
+    let text = std::fs::read_to_string(file).unwrap();
+    assert!(text.contains(from), "{text}");
+    std::fs::write(file, text.replace(from, to)).unwrap();
+}
+
+#[test]
+fn a_set_that_lost_a_case_is_refused() {
+    let scratch = Scratch::new();
+    let tree = small_tree(&scratch);
+    replace(&tree.join("sets/full.toml"), "cases = 1", "cases = 2");
+    let done = scratch.run(&["-backend", "candle", "-suites", "suites"]);
+    assert_eq!(done.code, 2, "{}", done.stderr);
+    assert!(done.stderr.contains("pins 2") && done.stderr.contains("full"), "{}", done.stderr);
+}
+
+#[test]
+fn cases_of_unknown_power_are_refused() {
+    let scratch = Scratch::new();
+    let tree = small_tree(&scratch);
+    let file = tree.join("r1/argmax.toml");
+    // Another case than the one that was tried.
+    replace(&file, "n = [5]", "n = [6]");
+    let done = scratch.run(&["-backend", "candle", "-suites", "suites"]);
+    assert_eq!(done.code, 2, "{}", done.stderr);
+    assert!(done.stderr.contains("build-suites"), "{}", done.stderr);
+    // A case that accepts whatever comes: the only index there is.
+    replace(&file, "n = [6]", "n = [1]");
+    replace(&file, "check = \"argmax\"", "check = \"add_bias\"");
+    replace(&file, "pattern = [\"last\"], n", "rows = [0], n");
+    let done = scratch.modelbench(&["build-suites", "suites"]);
+    assert_eq!(done.code, 2, "{}", done.stderr);
+    assert!(done.stderr.contains("accepts every wrong answer"), "{}", done.stderr);
+}
+
+#[test]
+fn another_suite_tree_shows_and_costs_the_label() {
+    let scratch = Scratch::new();
+    small_tree(&scratch);
     let done = scratch.run(&["-backend", "candle", "-suites", "suites"]);
     assert_eq!(done.code, 1, "{}{}", done.stdout, done.stderr);
     assert!(done.stdout.contains("NOT the kit's"), "{}", done.stdout);

@@ -6,7 +6,7 @@ use crate::suite::Case;
 use super::super::CheckError;
 
 /// The patterns that a suite may name.
-pub const PATTERNS: [&str; 9] = [
+pub const PATTERNS: [&str; 12] = [
     "random",
     "tie-at-both-ends",
     "all-equal",
@@ -16,6 +16,9 @@ pub const PATTERNS: [&str; 9] = [
     "minus-zero-first",
     "last",
     "infinity",
+    "all-nan",
+    "tie-at-block-ends",
+    "only-finite-is-last",
 ];
 
 /// Logits of a case, `[n]`.
@@ -49,6 +52,16 @@ pub fn logits(case: &Case, seed: u64) -> Result<Operand, CheckError> {
         }
         "last" => values[last] = 2.0,
         "infinity" => values[n / 2] = f32::INFINITY,
+        "all-nan" => values.fill(f32::NAN),
+        // The last element of one block of 256 and the first of the next: two parts of a reduction hold the same maximum.
+        "tie-at-block-ends" => {
+            let second = (n / 2 / 256 * 256).min(last);
+            (values[second.saturating_sub(1)], values[second]) = (2.0, 2.0);
+        }
+        "only-finite-is-last" => {
+            values.fill(f32::NEG_INFINITY);
+            values[last] = f32::MIN;
+        }
         other => {
             let known = PATTERNS.join(", ");
             return Err(case.invalid(format!("pattern {other:?}: expected one of {known}")).into());

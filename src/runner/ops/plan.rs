@@ -4,7 +4,7 @@ use modelbench_contract::{AttentionSpec, DType, KvConfig, Op, RopeSpec};
 
 use super::super::CheckError;
 use crate::inputs::{Operand, Stream};
-use crate::suite::{Case, Recipe, SuiteError};
+use crate::suite::{Case, Pattern, Recipe, SuiteError};
 
 /// The call of one op with its scalar parameters; the operands are in [`OpPlan::operands`], in the order of the
 /// contract's method.
@@ -53,6 +53,17 @@ impl Call {
             Call::Argmax => Op::Argmax,
         }
     }
+
+    /// The operand into which special values are planted unless the case names another one.
+    fn usual_operand(&self) -> &'static str {
+        match self {
+            Call::Matmul | Call::BatchedMatmul | Call::RmsNorm { .. } | Call::Rope(_) => "x",
+            Call::Swiglu => "gate",
+            Call::AddInPlace | Call::AddBias => "dst",
+            Call::Attention { .. } => "q",
+            Call::Argmax => "logits",
+        }
+    }
 }
 
 /// A case with its data.
@@ -67,13 +78,13 @@ pub struct OpPlan {
 /// Names of the axes that the check of an op reads.
 pub fn axes(check: &str) -> Option<&'static [&'static str]> {
     Some(match check {
-        "matmul" => &["dtype", "out", "in"],
-        "batched_matmul" => &["dtype", "rows", "out", "in"],
-        "rms_norm" => &["rows", "n", "eps"],
-        "rope" => &["rows", "heads", "head_dim", "pos", "theta"],
-        "swiglu" | "add_in_place" | "add_bias" => &["rows", "n"],
-        "attention" => &["kv", "kv_heads", "group", "head_dim", "rows"],
-        "argmax" => &["pattern", "n"],
+        "matmul" => &["dtype", "out", "in", "plant", "into", "at"],
+        "batched_matmul" => &["dtype", "rows", "out", "in", "plant", "into", "at"],
+        "rms_norm" => &["rows", "n", "eps", "plant", "into", "at"],
+        "rope" => &["rows", "heads", "head_dim", "pos", "theta", "plant", "into", "at"],
+        "swiglu" | "add_in_place" | "add_bias" => &["rows", "n", "plant", "into", "at"],
+        "attention" => &["kv", "kv_heads", "group", "head_dim", "rows", "plant", "into", "at"],
+        "argmax" => &["pattern", "n", "plant", "into", "at"],
         _ => return None,
     })
 }
@@ -118,43 +129,25 @@ impl OpPlan {
             }
             "add_in_place" => {
                 let shape = shaped(case.size("n")?);
-                (Call::AddInPlace, vec![f32_of("dst", &shape)?, f32_of("src", &shape)?])
+                (Call::AddInPlace, vec![f32_of("dst", &shape)?, addend(case, "src", &shape, seed)?])
             }
             "add_bias" => {
                 let n = case.size("n")?;
-                (Call::AddBias, vec![f32_of("dst", &shaped(n))?, f32_of("bias", &[n])?])
+                (Call::AddBias, vec![f32_of("dst", &shaped(n))?, addend(case, "bias", &[n], seed)?])
             }
-            "attention" => return attention(case, seed),
+            "attention" => {
+                let OpPlan { call, operands } = super::attention::plan(case, seed)?;
+                (call, operands)
+            }
             "argmax" => (Call::Argmax, vec![super::patterns::logits(case, seed)?]),
             other => return Err(case.invalid(format!("no check {other:?}")).into()),
         };
-        Ok(OpPlan { call, operands })
+        let mut plan = OpPlan { call, operands };
+        if !(plan.call.op() == Op::Attention && matches!(recipe, Recipe::Select { .. })) {
+            super::plants::plant(case, plan.call.usual_operand(), &mut plan.operands)?;
+        }
+        Ok(plan)
     }
-}
-
-fn attention(case: &Case, seed: u64) -> Result<OpPlan, CheckError> {
-    let (positions, kv_heads) = (case.size("kv")?, case.size("kv_heads")?);
-    let (group, head_dim, rows) = (case.size("group")?, case.size("head_dim")?, case.size_or("rows", 0)?);
-    let kv = KvConfig { layers: 1, kv_heads, head_dim, capacity: positions, theta: 10_000.0 };
-    let spec = AttentionSpec { group, scale: (1.0 / (head_dim as f64).sqrt()) as f32, causal: true };
-    let width = kv_heads * group * head_dim;
-    let exact = matches!(case.group.input, Recipe::Integers { .. });
-    let make = |name: &'static str, shape: &[usize], recipe| {
-        Operand::make(name, shape, DType::F32, recipe, &Stream::new(seed, &case.id, name))
-    };
-    // Zero queries give equal scores, so that with a power of two of positions every weight is exact.
-    let queries = if exact { Recipe::None } else { case.group.input };
-    let q_shape = if rows == 0 { vec![width] } else { vec![rows, width] };
-    let row = [positions, kv.row_len()];
-    Ok(OpPlan {
-        call: Call::Attention { kv, spec },
-        operands: vec![
-            make("q", &q_shape, queries)?,
-            make("k_raw", &row, case.group.input)?,
-            make("k_rope", &row, case.group.input)?,
-            make("v", &row, case.group.input)?,
-        ],
-    })
 }
 
 /// The activation of a product. Against `q8_0` weights integer data gets one element of magnitude 127 in each block,
@@ -162,26 +155,41 @@ fn attention(case: &Case, seed: u64) -> Result<OpPlan, CheckError> {
 fn activation(case: &Case, shape: &[usize], dtype: DType, seed: u64) -> Result<Operand, CheckError> {
     let stream = Stream::new(seed, &case.id, "x");
     let operand = Operand::make("x", shape, DType::F32, case.group.input, &stream)?;
-    let Recipe::Integers { .. } = case.group.input else { return Ok(operand) };
-    if dtype != DType::Q8_0 {
+    let exact = matches!(
+        case.group.input,
+        Recipe::Integers { .. }
+            | Recipe::Odd { .. }
+            | Recipe::Select { pattern: Pattern::Identity | Pattern::Permutation, .. }
+    );
+    if dtype != DType::Q8_0 || !exact {
         return Ok(operand);
     }
     let mut values = operand.values;
     for (block, chunk) in values.chunks_mut(32).enumerate() {
-        let at = stream.below(u64::MAX - block as u64, chunk.len() as u64) as usize;
+        // The element in front stays: with odd data it alone is even.
+        let at = 1 + stream.below(u64::MAX - block as u64, chunk.len() as u64 - 1) as usize;
         chunk[at] = 127.0;
     }
     Ok(Operand::from_f32("x", shape, values)?)
 }
 
-/// The gate of swiglu. For the exact tier it is 0, or so large that `silu(z) = z` in f32.
+/// The second operand of a sum: twice the recipe's values for odd data, so that no sum of odd and even is 0.
+fn addend(case: &Case, name: &'static str, shape: &[usize], seed: u64) -> Result<Operand, CheckError> {
+    let operand =
+        Operand::make(name, shape, DType::F32, case.group.input, &Stream::new(seed, &case.id, name))?;
+    let Recipe::Odd { .. } = case.group.input else { return Ok(operand) };
+    Ok(Operand::from_f32(name, shape, operand.values.iter().map(|v| 2.0 * v).collect())?)
+}
+
+/// The gate of swiglu. For the exact tier it is so large that `silu(z) = z` in f32, and 0 here and there.
 fn gate(case: &Case, shape: &[usize], seed: u64) -> Result<Operand, CheckError> {
     let stream = Stream::new(seed, &case.id, "gate");
-    let operand = Operand::make("gate", shape, DType::F32, case.group.input, &stream)?;
-    let Recipe::Integers { .. } = case.group.input else { return Ok(operand) };
-    let values =
-        operand.values.iter().enumerate().map(|(i, _)| [0.0, 32.0, 64.0][stream.below(i as u64, 3) as usize]);
-    Ok(Operand::from_f32("gate", shape, values.collect())?)
+    if !matches!(case.group.input, Recipe::Integers { .. } | Recipe::Odd { .. }) {
+        return Ok(Operand::make("gate", shape, DType::F32, case.group.input, &stream)?);
+    }
+    let count: usize = shape.iter().product();
+    let choose = |i: u64| if i % 5 == 4 { 0.0 } else { [32.0, 48.0, 64.0][stream.below(i, 3) as usize] };
+    Ok(Operand::from_f32("gate", shape, (0..count as u64).map(choose).collect())?)
 }
 
 fn dtype(case: &Case) -> Result<DType, SuiteError> {

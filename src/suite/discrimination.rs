@@ -1,0 +1,106 @@
+//! What each case cannot tell from a right answer: `discrimination.toml` of a suite tree.
+//!
+//! The file is made by `modelbench build-suites` and is part of the tree's digest. A tree without it, or whose cases are
+//! not the ones that were tried, is refused: nobody may run cases whose power is unknown.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use modelbench_evidence::results::ids_digest;
+use serde::Deserialize;
+
+use super::{Case, SuiteError};
+use crate::compare::GARBAGE;
+
+/// Path of the file within a tree.
+pub const PATH: &str = "discrimination.toml";
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    schema: u32,
+    #[serde(rename = "why")]
+    _why: String,
+    seed: String,
+    cases: u64,
+    digest: String,
+    #[serde(default)]
+    group: Vec<Accepting>,
+}
+
+/// Cases that accept the same wrong answers.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Accepting {
+    accepts: Vec<String>,
+    cases: Vec<String>,
+}
+
+/// Puts what the file says onto the cases.
+///
+/// # Errors
+/// [`SuiteError::NotBuilt`] if the file is missing or speaks of other cases; [`SuiteError::Invalid`] if it names an
+/// unknown answer, or a case that accepts every wrong answer.
+pub(super) fn attach(bytes: Option<&[u8]>, cases: &mut [Case]) -> Result<(), SuiteError> {
+    let not_built = |reason: String| SuiteError::NotBuilt { reason };
+    let bytes = bytes.ok_or_else(|| not_built(format!("{PATH} is missing")))?;
+    let (file, _) = super::load::parse::<File>(PATH, bytes)?;
+    let invalid = |reason: String| SuiteError::Invalid { file: PATH.into(), line: 1, reason };
+    if file.schema != 1 {
+        return Err(invalid(format!("schema = {}: this kit reads 1", file.schema)));
+    }
+    let judged = || cases.iter().filter(|case| crate::runner::asks(case)).map(|case| case.id.as_str());
+    let (count, digest) = (judged().count() as u64, ids_digest(judged()));
+    if (file.cases, &file.digest) != (count, &digest) {
+        return Err(not_built(format!(
+            "{PATH} was made for {} cases with digest {}, the tree has {count} with digest {digest}",
+            file.cases, file.digest
+        )));
+    }
+    let mut by_id = BTreeMap::new();
+    for group in &file.group {
+        if let Some(unknown) = group.accepts.iter().find(|name| !GARBAGE.contains(&name.as_str())) {
+            return Err(invalid(format!("accepts {unknown:?}: expected some of {}", GARBAGE.join(", "))));
+        }
+        for id in &group.cases {
+            if group.accepts.len() >= GARBAGE.len() {
+                return Err(invalid(format!(
+                    "{id} accepts every wrong answer (seed {}): it shows nothing",
+                    file.seed
+                )));
+            }
+            by_id.insert(id.as_str(), &group.accepts);
+        }
+    }
+    for case in cases.iter_mut().filter(|case| crate::runner::asks(case)) {
+        case.accepts = Some(by_id.remove(case.id.as_str()).cloned().unwrap_or_default());
+    }
+    match by_id.keys().next() {
+        Some(id) => Err(invalid(format!("no case {id:?}"))),
+        None => Ok(()),
+    }
+}
+
+/// The text of the file: `found` holds every case that was tried, with the wrong answers that it accepts.
+pub fn render(seed: u64, found: &BTreeMap<String, Vec<&'static str>>) -> String {
+    let mut groups: BTreeMap<&[&'static str], Vec<&str>> = BTreeMap::new();
+    for (id, accepts) in found.iter().filter(|(_, accepts)| !accepts.is_empty()) {
+        groups.entry(accepts).or_default().push(id);
+    }
+    let mut text = format!(
+        "# Made by: modelbench build-suites DIR\nschema = 1\nwhy = \"Wrong answers that a case cannot tell from right ones, \
+         tried when the suites are built: zeros, the mean of all elements, half of each, each times 1+2^-6, a shuffle, a \
+         last tile of zeros, two rows exchanged, positions off by one. A case that is not listed rejects all of them.\"\n\
+         seed = \"{seed:#x}\"\ncases = {}\ndigest = \"{}\"\n",
+        found.len(),
+        ids_digest(found.keys().map(String::as_str))
+    );
+    for (accepts, cases) in groups {
+        let _ = write!(text, "\n[[group]]\naccepts = {accepts:?}\ncases = [\n");
+        for id in cases {
+            let _ = writeln!(text, "  {id:?},");
+        }
+        text.push_str("]\n");
+    }
+    text
+}
