@@ -30,9 +30,8 @@ pub fn swiglu(
     for (&gate, &up) in gate.iter().zip(up) {
         let g = arith.load(gate);
         let t = arith.exp(Val { v: -g.v, e: g.e }, allowance.exp_ulp);
-        // An error that is no number counts as an overflow.
-        let fits = t.v + t.e <= arith.max;
-        let mut silu = if !fits {
+        // Below -709.8 even float64 overflows, and an infinite exponential has no error to add.
+        let mut silu = if t.v.is_infinite() || t.v + t.e > arith.max {
             // The value tends to g*exp(g), which float64 still holds where f32 has overflowed.
             let v = g.v / (1.0 + t.v);
             Val { v, e: v.abs() * (1.0 + arith.relative(allowance.div_ulp)) + arith.eta }
