@@ -41,7 +41,7 @@ impl Fields<'_> {
     }
 
     pub fn f64s(&self, field: &str) -> Vec<f64> {
-        self.bytes(field).as_chunks().0.iter().map(|b| f64::from_le_bytes(*b)).collect()
+        f64s(&self.bytes(field))
     }
 
     pub fn u16s(&self, field: &str) -> Vec<u16> {
@@ -57,4 +57,9 @@ impl Fields<'_> {
 /// Little-endian f32 values.
 pub fn f32s(bytes: &[u8]) -> Vec<f32> {
     bytes.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b)).collect()
+}
+
+/// Little-endian f64 values.
+pub fn f64s(bytes: &[u8]) -> Vec<f64> {
+    bytes.as_chunks().0.iter().map(|b| f64::from_le_bytes(*b)).collect()
 }

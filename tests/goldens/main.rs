@@ -15,3 +15,4 @@ mod ops;
 mod oracle;
 mod quantise;
 mod slow;
+mod whole;

@@ -6,71 +6,19 @@ use crate::case::Call;
 /// What the call gives, in float64.
 pub fn evaluate(call: &Call) -> Vec<f64> {
     match call {
-        Call::Matmul { w, x, inner, .. } => {
-            let mut y = Vec::new();
-            for row in x.chunks(*inner) {
-                for w in w.values.chunks(*inner) {
-                    y.push(dot(w, row));
-                }
-            }
-            y
-        }
-        Call::RmsNorm { x, weight, eps } => {
-            let n = weight.len();
-            let mut y = Vec::new();
-            for row in x.chunks(n) {
-                let root = (dot(row, row) / n as f64 + f64::from(*eps)).sqrt();
-                for i in 0..n {
-                    y.push(f64::from(row[i]) / root * f64::from(weight[i]));
-                }
-            }
-            y
-        }
+        Call::Matmul { w, x, inner, .. } => matmul(&wide(&w.values), &wide(x), *inner),
+        Call::RmsNorm { x, weight, eps } => rms_norm(&wide(x), &wide(weight), f64::from(*eps)),
         Call::Rope { x, spec } => {
-            let (dim, half) = (spec.head_dim, spec.head_dim / 2);
-            let mut y = vec![0.0; x.len()];
-            for i in 0..x.len() {
-                let position = spec.pos + i / (spec.n_heads * dim);
-                let j = i % dim;
-                let exponent = 2.0 * (j % half) as f64 / dim as f64;
-                let angle = position as f64 / f64::from(spec.theta).powf(exponent);
-                let x = |i: usize| f64::from(x[i]);
-                y[i] = if j < half {
-                    x(i) * angle.cos() - x(i + half) * angle.sin()
-                } else {
-                    x(i) * angle.cos() + x(i - half) * angle.sin()
-                };
-            }
-            y
+            rope(&wide(x), spec.pos, spec.n_heads, spec.head_dim, f64::from(spec.theta))
         }
-        Call::Swiglu { gate, up } => pairs(gate, up, |g, u| g / (1.0 + (-g).exp()) * u),
-        Call::AddInPlace { dst, src } => pairs(dst, src, |a, b| a + b),
+        Call::Swiglu { gate, up } => swiglu(&wide(gate), &wide(up)),
+        Call::AddInPlace { dst, src } => add(&wide(dst), &wide(src)),
         Call::AddBias { dst, bias } => {
-            dst.chunks(bias.len()).flat_map(|row| pairs(row, bias, |a, b| a + b)).collect()
+            dst.chunks(bias.len()).flat_map(|row| add(&wide(row), &wide(bias))).collect()
         }
         Call::Attention { q, k, v, kv_heads, head_dim, spec } => {
-            let (dim, kv_row) = (*head_dim, kv_heads * head_dim);
-            let (q_row, len) = (kv_row * spec.group, k.len() / kv_row);
-            let rows = q.len() / q_row;
-            let mut y = Vec::new();
-            for row in 0..rows {
-                let seen = if spec.causal { len - (rows - 1 - row) } else { len };
-                for head in 0..kv_heads * spec.group {
-                    let q = &q[row * q_row + head * dim..][..dim];
-                    let at = head / spec.group * dim;
-                    let scores: Vec<f64> = (0..seen)
-                        .map(|j| dot(q, &k[j * kv_row + at..][..dim]) * f64::from(spec.scale))
-                        .collect();
-                    let most = scores.iter().copied().fold(f64::MIN, f64::max);
-                    let weights: Vec<f64> = scores.iter().map(|s| (s - most).exp()).collect();
-                    let all = sum(weights.iter().copied());
-                    for i in 0..dim {
-                        let value = |j: usize| f64::from(v[j * kv_row + at + i]);
-                        y.push(sum((0..seen).map(|j| weights[j] * value(j))) / all);
-                    }
-                }
-            }
-            y
+            let heads = Heads { kv: *kv_heads, group: spec.group, dim: *head_dim };
+            attention(&wide(q), &wide(k), &wide(v), heads, spec.causal, f64::from(spec.scale))
         }
         Call::Argmax { x } => {
             // By the definition: nothing in front of it is as large, unless a NaN in front decides.
@@ -81,13 +29,88 @@ pub fn evaluate(call: &Call) -> Vec<f64> {
     }
 }
 
-fn pairs(a: &[f32], b: &[f32], f: impl Fn(f64, f64) -> f64) -> Vec<f64> {
-    a.iter().zip(b).map(|(a, b)| f(f64::from(*a), f64::from(*b))).collect()
+/// f32 values, exactly.
+pub fn wide(values: &[f32]) -> Vec<f64> {
+    values.iter().map(|v| f64::from(*v)).collect()
+}
+
+/// `w[out, inner]` times each row of `x[P, inner]`.
+pub fn matmul(w: &[f64], x: &[f64], inner: usize) -> Vec<f64> {
+    x.chunks(inner).flat_map(|row| w.chunks(inner).map(move |w| dot(w, row))).collect()
+}
+
+pub fn rms_norm(x: &[f64], weight: &[f64], eps: f64) -> Vec<f64> {
+    let n = weight.len();
+    let mut y = Vec::new();
+    for row in x.chunks(n) {
+        let root = (dot(row, row) / n as f64 + eps).sqrt();
+        for i in 0..n {
+            y.push(row[i] / root * weight[i]);
+        }
+    }
+    y
+}
+
+/// Row `p` of `x[P, heads*dim]` is at `pos + p`.
+pub fn rope(x: &[f64], pos: usize, heads: usize, dim: usize, theta: f64) -> Vec<f64> {
+    let half = dim / 2;
+    let mut y = vec![0.0; x.len()];
+    for i in 0..x.len() {
+        let position = pos + i / (heads * dim);
+        let j = i % dim;
+        let angle = position as f64 / theta.powf(2.0 * (j % half) as f64 / dim as f64);
+        y[i] = if j < half {
+            x[i] * angle.cos() - x[i + half] * angle.sin()
+        } else {
+            x[i] * angle.cos() + x[i - half] * angle.sin()
+        };
+    }
+    y
+}
+
+pub fn swiglu(gate: &[f64], up: &[f64]) -> Vec<f64> {
+    gate.iter().zip(up).map(|(g, u)| g / (1.0 + (-g).exp()) * u).collect()
+}
+
+pub fn add(a: &[f64], b: &[f64]) -> Vec<f64> {
+    a.iter().zip(b).map(|(a, b)| a + b).collect()
+}
+
+/// How many KV heads, query heads for each, elements in each.
+#[derive(Clone, Copy)]
+pub struct Heads {
+    pub kv: usize,
+    pub group: usize,
+    pub dim: usize,
+}
+
+/// `q` is `[P, kv*group*dim]`, `k` and `v` are `[len, kv*dim]`.
+pub fn attention(q: &[f64], k: &[f64], v: &[f64], heads: Heads, causal: bool, scale: f64) -> Vec<f64> {
+    let (dim, kv_row) = (heads.dim, heads.kv * heads.dim);
+    let (q_row, len) = (kv_row * heads.group, k.len() / kv_row);
+    let rows = q.len() / q_row;
+    let mut y = Vec::new();
+    for row in 0..rows {
+        let seen = if causal { len - (rows - 1 - row) } else { len };
+        for head in 0..heads.kv * heads.group {
+            let q = &q[row * q_row + head * dim..][..dim];
+            let at = head / heads.group * dim;
+            let score = |j: usize| dot(q, &k[j * kv_row + at..][..dim]) * scale;
+            let scores: Vec<f64> = (0..seen).map(score).collect();
+            let most = scores.iter().copied().fold(f64::MIN, f64::max);
+            let weights: Vec<f64> = scores.iter().map(|s| (s - most).exp()).collect();
+            let all = sum(weights.iter().copied());
+            for i in 0..dim {
+                y.push(sum((0..seen).map(|j| weights[j] * v[j * kv_row + at + i])) / all);
+            }
+        }
+    }
+    y
 }
 
 /// Products of f32 are exact in float64.
-fn dot(a: &[f32], b: &[f32]) -> f64 {
-    sum(a.iter().zip(b).map(|(a, b)| f64::from(*a) * f64::from(*b)))
+fn dot(a: &[f64], b: &[f64]) -> f64 {
+    sum(a.iter().zip(b).map(|(a, b)| a * b))
 }
 
 /// Neumaier's compensated sum: the error does not grow with the number of terms.

@@ -90,6 +90,30 @@ fn shards_are_one_model() {
 }
 
 #[test]
+fn every_f16_and_bf16_code_decodes_to_the_golden() {
+    let golden = include_bytes!("../../../golden/conversions.safetensors");
+    let source = Source::embedded("conversions", golden);
+    let entries = read_header(&source).unwrap();
+    let codes: Vec<u8> = (0..=u16::MAX).flat_map(u16::to_le_bytes).collect();
+    for (encoding, name, kind) in [(Encoding::F16, "f16.f32", 1), (Encoding::Bf16, "bf16.f32", 30)] {
+        let mut gguf = GgufWriter::new();
+        gguf.tensor("codes", &[256, 256], kind, codes.clone());
+        let file = Arc::new(Source::owned("codes", gguf.write().0));
+        let stored = &Gguf::read(&file).unwrap().tensors["codes"];
+        let want = source.read_at(entries[name].offset, entries[name].bytes).unwrap();
+        let want = want.as_chunks().0.iter().map(|b| f32::from_le_bytes(*b));
+        let mut got = Vec::new();
+        stored.rows(0, 256, |_, row| got.extend_from_slice(row)).unwrap();
+        assert_eq!(got.len(), want.len(), "{encoding}");
+        for (code, (got, want)) in got.into_iter().zip(want).enumerate() {
+            // The payload of a NaN is its own affair.
+            let same = got.to_bits() == want.to_bits() || (got.is_nan() && want.is_nan());
+            assert!(same, "{encoding} code {code:#06x}: {got:e}, the golden says {want:e}");
+        }
+    }
+}
+
+#[test]
 fn blocks_decode_to_the_bits_of_the_gguf_package() {
     let golden = include_bytes!("../../../golden/gguf_blocks.safetensors");
     let source = Source::embedded("gguf_blocks", golden);
