@@ -90,7 +90,7 @@ pub fn scan(source: &str) -> Vec<Finding> {
             Kind::Word if has_part(&token.text, &LIMITS) => {
                 let stretches = matches!(text(i + 1), "*" | "*=" | "+" | "+=" | "/" | "/=");
                 if stretches && tokens.get(i + 2).is_some_and(is_float) {
-                    add(&text(i + 2).to_owned(), "a derived limit stretched by a number");
+                    add(text(i + 2), "a derived limit stretched by a number");
                 }
             }
             _ => {}
