@@ -87,6 +87,13 @@ pub trait Backend {
         Ok(())
     }
 
+    /// Work items (kernels, command buffers) given to the device since the backend was made, `None` if it does not
+    /// count them. Work that is put off counts when it is given to the device. The caps `FusedAttn` and `FusedFFN` are
+    /// proven by it.
+    fn dispatches(&mut self) -> Result<Option<u64>> {
+        Ok(None)
+    }
+
     /// `w[out, in]` times `x[in]` gives `[out]`, f32. Dispatches on the weight's dtype; `x` is f32.
     fn matmul(&mut self, w: &Self::Tensor, x: &Self::Tensor) -> Result<Self::Tensor> {
         let _ = (w, x);

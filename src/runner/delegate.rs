@@ -136,6 +136,9 @@ impl<B: Backend> Backend for Delegating<'_, B> {
     fn sync(&mut self) -> Result<()> {
         self.backend.sync()
     }
+    fn dispatches(&mut self) -> Result<Option<u64>> {
+        self.backend.dispatches()
+    }
 
     fn matmul(&mut self, w: &Self::Tensor, x: &Self::Tensor) -> Result<Self::Tensor> {
         if self.delegates(Op::Matmul) {

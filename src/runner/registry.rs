@@ -7,7 +7,7 @@ use super::models::Models;
 use super::{caps, collectives, contract, evict, forward, generation, ops};
 use crate::compare::{GARBAGE, Question};
 use crate::suite::{AxisValue, Case, SuiteError, Tolerance};
-use crate::worker::Remote;
+use crate::worker::{MemoryMeter, Remote};
 
 /// Everything that a check may use beside the case and the backend.
 pub struct Bench<'a> {
@@ -19,6 +19,8 @@ pub struct Bench<'a> {
     pub class: Class,
     /// Declared arithmetic.
     pub profile: NumericProfile,
+    /// Memory of the worker at hand.
+    pub memory: Option<MemoryMeter>,
 }
 
 /// Names and values that an axis may have: any number, or one of the listed names.
@@ -50,6 +52,8 @@ fn names(axis: &str, check: &str) -> Option<Vec<&'static str>> {
         ("what", "refusal") => Some(contract::REFUSALS.to_vec()),
         ("what", "collective") => Some(collectives::WHAT.to_vec()),
         ("dtype", _) => Some(DType::ALL.iter().map(|dtype| dtype.as_str()).collect()),
+        ("graph", _) => Some(caps::GRAPHS.to_vec()),
+        ("what", "graph-refusal") => Some(caps::REFUSALS.to_vec()),
         _ => None,
     }
 }
@@ -101,7 +105,7 @@ pub fn subject(case: &Case) -> String {
 /// # Errors
 /// What stopped it: the backend, the suite, or the kit itself.
 pub fn check(case: &Case, remote: &mut Remote, bench: &mut Bench<'_>) -> Result<Finding, CheckError> {
-    let Bench { models, seed, class, profile } = bench;
+    let Bench { models, seed, class, profile, memory } = bench;
     let case = &case.drawn(*seed);
     match case.group.check.as_str() {
         "forward" => forward::check(case, *seed, models, remote, *class, profile),
@@ -109,7 +113,9 @@ pub fn check(case: &Case, remote: &mut Remote, bench: &mut Bench<'_>) -> Result<
         name if generation::CHECKS.contains(&name) => generation::check(case, *seed, models, remote, profile),
         name if ops::axes(name).is_some() => ops::check(case, *seed, remote, *class, profile),
         name if contract::axes(name).is_some() => contract::check(case, *seed, remote),
-        name if caps::axes(name).is_some() => caps::check(case, *seed, remote),
+        name if caps::axes(name).is_some() => {
+            caps::check(case, remote, caps::Lab { seed: *seed, profile, memory: *memory })
+        }
         _ => collectives::check(case, *seed, remote),
     }
 }

@@ -89,6 +89,7 @@ pub fn run(plan: Plan<'_>, sink: &mut dyn Sink) -> Result<(Header, Vec<CaseRecor
         seed,
         class: header.backend.class,
         profile: header.backend.numerics,
+        memory: None,
     };
     let mut post =
         Post { spec, worker: Some(worker), workers: 1, failures: 0, identity: header.backend.clone() };
@@ -189,6 +190,7 @@ fn attempt(
     bench: &mut Bench<'_>,
     record: &mut CaseRecord,
 ) -> Result<Outcome, RunError> {
+    bench.memory = Some(worker.memory());
     let remote = worker.remote();
     let counted = remote.ops_sent().clone();
     let found = check(case, remote, bench);

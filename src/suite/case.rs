@@ -5,7 +5,7 @@ use std::sync::Arc;
 use indexmap::IndexMap;
 use modelbench_evidence::record::Rung;
 
-use super::{AxisValue, Group, SuiteError};
+use super::{AxisValue, Group, Limits, SuiteError};
 use crate::inputs::Stream;
 
 /// One case of a suite.
@@ -141,6 +141,16 @@ impl Case {
             return Err(self.invalid("the axis \"draw\" numbers random sizes: give both or none"));
         }
         Ok(())
+    }
+
+    /// A limit of the group.
+    ///
+    /// # Errors
+    /// [`SuiteError::Invalid`] if the group does not give it.
+    pub fn limit(&self, name: &str, pick: impl Fn(&Limits) -> Option<u64>) -> Result<u64, SuiteError> {
+        self.group.limits.as_ref().and_then(pick).ok_or_else(|| {
+            self.invalid(format!("check {:?} needs limits.{name}, a number", self.group.check))
+        })
     }
 
     /// An error at the group's line.

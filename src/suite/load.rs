@@ -183,6 +183,9 @@ fn expand(
     if group.why.trim().is_empty() || group.tolerance.why().trim().is_empty() {
         return Err(invalid("`why` is empty; say why these cases and this tolerance exist".into()));
     }
+    if group.limits.as_ref().is_some_and(|limits| limits.why.trim().is_empty()) {
+        return Err(invalid("`why` of the limits is empty; say why these figures".into()));
+    }
     let mut combinations: Vec<IndexMap<String, AxisValue>> =
         if group.points.is_empty() { vec![IndexMap::new()] } else { group.points.clone() };
     for (name, values) in &group.axes {

@@ -10,5 +10,5 @@ mod tree;
 pub use case::Case;
 pub use error::SuiteError;
 pub use load::{Set, Suites, glob};
-pub use schema::{AxisValue, Group, Pattern, Recipe, SetFile, SuiteFile, Tolerance};
+pub use schema::{AxisValue, Group, Limits, Pattern, Recipe, SetFile, SuiteFile, Tolerance};
 pub use tree::SuiteTree;

@@ -44,6 +44,8 @@ pub struct Group {
     pub tolerance: Tolerance,
     /// The cap that these cases prove; they run only if the backend advertises it.
     pub proves: Option<modelbench_contract::Cap>,
+    /// Limits on what is measured beside the values.
+    pub limits: Option<Limits>,
     /// True if the outputs count for the gate's bits witness.
     #[serde(default)]
     pub bits_probe: bool,
@@ -190,6 +192,22 @@ impl Tolerance {
             Tolerance::Ensemble { .. } => "ensemble",
         }
     }
+}
+
+/// Limits on what a check measures beside the values. A check names the ones it needs; there is no default.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Limits {
+    /// Most growth of the worker's memory, in MiB.
+    pub growth_mib: Option<u64>,
+    /// Most growth of the worker's memory, in percent of the bytes that were uploaded.
+    pub growth_percent: Option<u64>,
+    /// Most work items that the device may be given.
+    pub dispatches: Option<u64>,
+    /// Least share of the time that is spent in the fence, in percent.
+    pub fence_percent: Option<u64>,
+    /// Why these figures.
+    pub why: String,
 }
 
 /// A set file, `suites/sets/<name>.toml`.

@@ -34,6 +34,33 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
+/// The figures of `/proc/<pid>/status` that the kit uses, in bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Memory {
+    /// Resident now.
+    pub(super) resident: u64,
+    /// Most that was resident since the process began, or since [`restart_peak`].
+    pub(super) peak: u64,
+}
+
+/// Reads `/proc/<pid>/status`.
+pub(super) fn memory(pid: i32) -> Option<Memory> {
+    parse_memory(&fs::read_to_string(format!("/proc/{pid}/status")).ok()?)
+}
+
+fn parse_memory(text: &str) -> Option<Memory> {
+    let bytes = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+        line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1 << 10)
+    };
+    Some(Memory { resident: bytes("VmRSS")?, peak: bytes("VmHWM")? })
+}
+
+/// Lets the kernel count a process's peak from now on; false if it does not.
+pub(super) fn restart_peak(pid: i32) -> bool {
+    fs::write(format!("/proc/{pid}/clear_refs"), "5").is_ok()
+}
+
 /// Processes of a group, the leader included.
 pub(super) fn group_members(group: i32) -> Vec<i32> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
@@ -88,6 +115,15 @@ mod tests {
     fn hostile_names_do_not_shift_the_fields() {
         let text = "42 (a) R 9 9 (b) S 1 77 77 0 -1 4194560 1 0 0 0 10 20 3 4 20 0 1 0 5 999 250 18446 1 1";
         assert_eq!(parse_stat(text), Some(Stat { group: 77, ticks: 37, resident_pages: 250 }));
+    }
+
+    #[test]
+    fn memory_is_read_in_bytes() {
+        let text = "Name:\tVmRSS: 1 kB\nVmHWM:\t    2048 kB\nVmRSS:\t    1024 kB\n";
+        assert_eq!(parse_memory(text), Some(Memory { resident: 1 << 20, peak: 2 << 20 }));
+        for text in ["", "VmHWM: 1 kB", "VmHWM: 1 kB\nVmRSS: x kB", "VmHWM: 1\nVmRSS: 1 kB"] {
+            assert_eq!(parse_memory(text), None, "{text}");
+        }
     }
 
     #[test]

@@ -12,6 +12,7 @@ use modelbench_contract::{Backend, Identity, Op};
 use super::death::{Cause, Death};
 use super::error::WorkerError;
 use super::launch::{Launched, WorkerSpec, launch};
+use super::memory::MemoryMeter;
 use super::process::Exit;
 use super::progress::last_noted;
 use super::sandbox::SandboxReport;
@@ -103,6 +104,11 @@ impl Worker {
     /// What the worker's processes have used so far.
     pub fn usage(&self) -> Usage {
         self.launched.process.usage()
+    }
+
+    /// A meter for the memory of the worker's processes, of use as long as the worker lives.
+    pub fn memory(&self) -> MemoryMeter {
+        MemoryMeter::new(i32::try_from(self.pid()).unwrap_or(i32::MAX))
     }
 
     /// What holds the worker in, measure by measure: its own report and what the launcher did.

@@ -3,7 +3,11 @@
 //! The serve loop asks them before a request reaches a backend, the client asks them for the shape of a result that it
 //! does not wait for, and a backend may ask them itself.
 
-use crate::{AttentionSpec, BackendError, DType, KvConfig, Op, Result, RopeSpec, TensorDesc};
+use std::collections::BTreeMap;
+
+use crate::{
+    AttentionSpec, BackendError, DType, Graph, GraphStep, KvConfig, Op, Result, RopeSpec, TensorDesc,
+};
 
 fn refuse<T>(op: Op, text: String) -> Result<T> {
     Err(BackendError::invalid(text).in_op(op))
@@ -189,4 +193,73 @@ pub fn append(kv: &KvConfig, layer: usize, rows: [&TensorDesc; 3]) -> Result<usi
         }
     }
     Ok(rows[0].rows())
+}
+
+/// The description of what an op list gives for such inputs.
+///
+/// # Errors
+/// `InvalidArgument`: another number of inputs, a slot that nothing wrote, or a step whose operands do not fit.
+pub fn graph(graph: &Graph, inputs: &[&TensorDesc]) -> Result<TensorDesc> {
+    let wrong = |text: String| BackendError::invalid(text).in_op(Op::CompileGraph);
+    if inputs.len() != graph.inputs {
+        return Err(wrong(format!("{} inputs for a graph of {}", inputs.len(), graph.inputs)));
+    }
+    let mut slots: BTreeMap<usize, TensorDesc> =
+        inputs.iter().enumerate().map(|(slot, &desc)| (slot, desc.clone())).collect();
+    for step in &graph.steps {
+        for &scalar in &step.scalars {
+            finite(Op::CompileGraph, "a scalar", scalar)?;
+        }
+        let args: Option<Vec<&TensorDesc>> = step.inputs.iter().map(|slot| slots.get(slot)).collect();
+        let args = args.ok_or_else(|| wrong(format!("{} reads a slot that nothing wrote", step.op)))?;
+        let desc = step_result(step, &args)?;
+        slots.insert(step.output, desc);
+    }
+    slots.remove(&graph.result).ok_or_else(|| wrong(format!("nothing writes slot {}", graph.result)))
+}
+
+/// Inputs of a replay have the shapes and dtypes that the op list was compiled for.
+///
+/// # Errors
+/// `InvalidArgument` naming the first input that differs.
+pub fn replay(compiled: &[TensorDesc], inputs: &[&TensorDesc]) -> Result<()> {
+    const OP: Op = Op::ReplayGraph;
+    if compiled.len() != inputs.len() {
+        return refuse(OP, format!("{} inputs for a graph of {}", inputs.len(), compiled.len()));
+    }
+    for (slot, (want, got)) in compiled.iter().zip(inputs).enumerate() {
+        if want.shape != got.shape || want.dtype != got.dtype {
+            let text = format!(
+                "input {slot} is {} {:?}, the graph was compiled for {} {:?}",
+                got.dtype, got.shape, want.dtype, want.shape
+            );
+            return refuse(OP, text);
+        }
+    }
+    Ok(())
+}
+
+fn step_result(step: &GraphStep, args: &[&TensorDesc]) -> Result<TensorDesc> {
+    match (step.op, args, step.scalars.as_slice()) {
+        (Op::Matmul, [w, x], []) => matmul(w, x),
+        (Op::BatchedMatmul, [w, x], []) => batched_matmul(w, x),
+        (Op::RmsNorm, [x, weight], [_]) => rms_norm(x, weight),
+        (Op::Rope, [x], &[pos, heads, dim, theta]) => {
+            let spec = RopeSpec {
+                pos: pos as usize,
+                n_heads: heads as usize,
+                head_dim: dim as usize,
+                theta: theta as f32,
+            };
+            rope(x, &spec)
+        }
+        (Op::Swiglu, [gate, up], []) => swiglu(gate, up),
+        (Op::AddInPlace, [dst, src], []) => add_in_place(dst, src).map(|()| (*dst).clone()),
+        (Op::AddBias, [dst, bias], []) => add_bias(dst, bias).map(|()| (*dst).clone()),
+        (op, args, scalars) => Err(BackendError::invalid(format!(
+            "{op} with {} inputs and {} scalars cannot be a step of a graph",
+            args.len(),
+            scalars.len()
+        ))),
+    }
 }

@@ -5,6 +5,7 @@ use std::io;
 use std::time::{Duration, Instant};
 
 use super::Transport;
+use super::effort::Effort;
 use super::frame::{self, FrameError};
 use super::message::{Handle, MAGIC, Request, Response, VERSIONS};
 use crate::{BackendError, DeviceTensor, ErrorKind, Identity, KvConfig, Op, Result, TensorDesc};
@@ -175,6 +176,17 @@ impl<T: Transport> RemoteBackend<T> {
     pub fn refresh_identity(&mut self) -> Result<Identity> {
         match self.call(&Request::Identity, &[], 0)? {
             (Response::Identity { identity }, _) => Ok(*identity),
+            (other, _) => Err(self.unexpected(None, &other)),
+        }
+    }
+
+    /// Asks what the span of calls up to the last fence cost, as the worker measured it.
+    ///
+    /// # Errors
+    /// The first error of an earlier request, or a fault.
+    pub fn effort(&mut self) -> Result<Effort> {
+        match self.call(&Request::Effort, &[], 0)? {
+            (Response::Effort { effort }, _) => Ok(effort),
             (other, _) => Err(self.unexpected(None, &other)),
         }
     }

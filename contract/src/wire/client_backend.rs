@@ -105,6 +105,9 @@ impl<T: Transport> Backend for RemoteBackend<T> {
     fn sync(&mut self) -> Result<()> {
         self.fence(&Request::Sync)
     }
+    fn dispatches(&mut self) -> Result<Option<u64>> {
+        Ok(self.effort()?.dispatches)
+    }
 
     fn matmul(&mut self, w: &RemoteTensor, x: &RemoteTensor) -> Result<RemoteTensor> {
         let desc = check::matmul(&w.desc, &x.desc)?;

@@ -4,8 +4,8 @@ use super::client::{Fault, RemoteBackend, RemoteKv, RemoteTensor};
 use super::message::{Request, Response};
 use super::{Transport, check};
 use crate::{
-    BackendError, Collectives, DType, Graph, GraphCompile, GraphId, GraphStep, HostTensor, KvConfig, KvStore,
-    Op, Result, RopeSpec, TensorDesc,
+    BackendError, Collectives, DType, Graph, GraphCompile, GraphId, HostTensor, KvConfig, KvStore, Op,
+    Result, TensorDesc,
 };
 
 impl<T: Transport> KvStore for RemoteBackend<T> {
@@ -130,7 +130,7 @@ impl<T: Transport> GraphCompile for RemoteBackend<T> {
     type Tensor = RemoteTensor;
 
     fn compile(&mut self, graph: &Graph, examples: &[&RemoteTensor]) -> Result<GraphId> {
-        let desc = result_of(graph, examples)?;
+        let desc = check::graph(graph, &examples.iter().map(|t| &t.desc).collect::<Vec<_>>())?;
         let handle = self.new_handle();
         let examples = examples.iter().map(|t| t.handle).collect();
         self.submit(&Request::CompileGraph { out: handle, graph: graph.clone(), examples }, &[])?;
@@ -148,50 +148,5 @@ impl<T: Transport> GraphCompile for RemoteBackend<T> {
     fn drop_graph(&mut self, graph: GraphId) -> Result<()> {
         self.graphs.remove(&graph.0);
         self.submit(&Request::DropGraph { graph: graph.0 }, &[])
-    }
-}
-
-/// The description of what an op list gives for such inputs.
-fn result_of(graph: &Graph, inputs: &[&RemoteTensor]) -> Result<TensorDesc> {
-    let wrong = |text: String| BackendError::invalid(text).in_op(Op::CompileGraph);
-    if inputs.len() != graph.inputs {
-        return Err(wrong(format!("{} inputs for a graph of {}", inputs.len(), graph.inputs)));
-    }
-    let mut slots: std::collections::BTreeMap<usize, TensorDesc> =
-        inputs.iter().enumerate().map(|(slot, t)| (slot, t.desc.clone())).collect();
-    for step in &graph.steps {
-        for &scalar in &step.scalars {
-            check::finite(Op::CompileGraph, "a scalar", scalar)?;
-        }
-        let args: Option<Vec<&TensorDesc>> = step.inputs.iter().map(|slot| slots.get(slot)).collect();
-        let args = args.ok_or_else(|| wrong(format!("{} reads a slot that nothing wrote", step.op)))?;
-        let desc = step_result(step, &args)?;
-        slots.insert(step.output, desc);
-    }
-    slots.remove(&graph.result).ok_or_else(|| wrong(format!("nothing writes slot {}", graph.result)))
-}
-
-fn step_result(step: &GraphStep, args: &[&TensorDesc]) -> Result<TensorDesc> {
-    match (step.op, args, step.scalars.as_slice()) {
-        (Op::Matmul, [w, x], []) => check::matmul(w, x),
-        (Op::BatchedMatmul, [w, x], []) => check::batched_matmul(w, x),
-        (Op::RmsNorm, [x, weight], [_]) => check::rms_norm(x, weight),
-        (Op::Rope, [x], &[pos, heads, dim, theta]) => {
-            let spec = RopeSpec {
-                pos: pos as usize,
-                n_heads: heads as usize,
-                head_dim: dim as usize,
-                theta: theta as f32,
-            };
-            check::rope(x, &spec)
-        }
-        (Op::Swiglu, [gate, up], []) => check::swiglu(gate, up),
-        (Op::AddInPlace, [dst, src], []) => check::add_in_place(dst, src).map(|()| (*dst).clone()),
-        (Op::AddBias, [dst, bias], []) => check::add_bias(dst, bias).map(|()| (*dst).clone()),
-        (op, args, scalars) => Err(BackendError::invalid(format!(
-            "{op} with {} inputs and {} scalars cannot be a step of a graph",
-            args.len(),
-            scalars.len()
-        ))),
     }
 }

@@ -251,12 +251,18 @@ fn extensions<B: Backend>(
             add_all(backend, table, out, results)?;
         }
         Request::CompileGraph { out, graph, examples } => {
-            let graph = graphs(backend, Op::CompileGraph)?.compile(graph, &table.tensors(examples)?)?;
-            table.add_graph(*out, graph);
+            let compiler = graphs(backend, Op::CompileGraph)?;
+            let examples = table.tensors(examples)?;
+            let descs: Vec<_> = examples.iter().map(|t| t.desc().clone()).collect();
+            check::graph(graph, &descs.iter().collect::<Vec<_>>())?;
+            let graph = compiler.compile(graph, &examples)?;
+            table.add_graph(*out, graph, descs);
         }
         Request::ReplayGraph { out, graph, inputs } => {
-            let graph = table.graph(*graph)?;
-            let result = graphs(backend, Op::ReplayGraph)?.replay(graph, &table.tensors(inputs)?)?;
+            let (graph, descs) = table.graph(*graph)?;
+            let inputs = table.tensors(inputs)?;
+            check::replay(descs, &inputs.iter().map(|t| t.desc()).collect::<Vec<_>>())?;
+            let result = graphs(backend, Op::ReplayGraph)?.replay(graph, &inputs)?;
             table.add_tensor(*out, result);
         }
         Request::DropGraph { graph } => {

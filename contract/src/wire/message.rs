@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
+use super::effort::Effort;
 use crate::{BackendError, Capacity, DType, Graph, Identity, KvConfig, Op, QuantSpec};
 
 /// First field of both hellos.
@@ -31,6 +32,8 @@ pub enum Request {
     },
     /// Who the backend is now.
     Identity,
+    /// What the span up to the last fence cost.
+    Effort,
     /// Waits for everything.
     Sync,
     /// Frees every tensor and store. Not answered.
@@ -191,6 +194,7 @@ impl Request {
             self,
             Hello { .. }
                 | Identity
+                | Effort
                 | Sync
                 | Bye
                 | Host { .. }
@@ -210,7 +214,7 @@ impl Request {
     pub fn op(&self) -> Option<Op> {
         use Request::*;
         Some(match self {
-            Hello { .. } | Identity | Reset | Bye => return None,
+            Hello { .. } | Identity | Effort | Reset | Bye => return None,
             Sync => Op::Sync,
             Upload { .. } => Op::Upload,
             Host { .. } => Op::Host,
@@ -316,6 +320,11 @@ pub enum Response {
     Capacity {
         /// The figures.
         capacity: Capacity,
+    },
+    /// To `effort`.
+    Effort {
+        /// The figures.
+        effort: Effort,
     },
     /// To any fence: this or an earlier request failed.
     Error {

@@ -1,7 +1,9 @@
 //! The worker's side: requests in, calls of a backend, answers at fences.
 
 use std::collections::BTreeMap;
+use std::time::Instant;
 
+use super::effort::Stopwatch;
 use super::frame::{self, FrameError};
 use super::guard::guarded;
 use super::message::{MAGIC, Request, Response, VERSIONS};
@@ -69,6 +71,7 @@ fn converse<B: Backend>(
     options: &mut ServeOptions,
 ) -> Result<(), ServeError> {
     let mut sticky: Option<BackendError> = None;
+    let mut stopwatch = Stopwatch::default();
     loop {
         let (request, body) = match frame::read::<Request>(transport, options.body_limit) {
             Ok(frame) => frame,
@@ -88,7 +91,16 @@ fn converse<B: Backend>(
             }
             continue;
         }
-        match guarded(|| dispatch::execute(backend, table, &request, body)) {
+        let begun = Instant::now();
+        let done = guarded(|| match &request {
+            Request::Effort => {
+                let effort = stopwatch.effort(backend.dispatches()?);
+                Ok(Some((Response::Effort { effort }, Vec::new())))
+            }
+            request => dispatch::execute(backend, table, request, body),
+        });
+        stopwatch.count(&request, begun.elapsed());
+        match done {
             Ok(answer) if request.is_fence() => {
                 let (response, body) = answer.unwrap_or((Response::Done, Vec::new()));
                 frame::write(transport, &response, &body)?;

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use super::message::Handle;
-use crate::{BackendError, GraphId, KvConfig};
+use crate::{BackendError, GraphId, KvConfig, TensorDesc};
 
 /// Why a request failed.
 #[derive(Debug)]
@@ -23,7 +23,7 @@ impl From<BackendError> for Fail {
 enum Entry<T, K> {
     Tensor(T),
     Kv(K, KvConfig),
-    Graph(GraphId),
+    Graph(GraphId, Vec<TensorDesc>),
     Poisoned,
 }
 
@@ -76,8 +76,8 @@ impl<T, K> Table<T, K> {
         self.entries.insert(handle, Entry::Kv(kv, config));
     }
 
-    pub(super) fn add_graph(&mut self, handle: Handle, graph: GraphId) {
-        self.entries.insert(handle, Entry::Graph(graph));
+    pub(super) fn add_graph(&mut self, handle: Handle, graph: GraphId, inputs: Vec<TensorDesc>) {
+        self.entries.insert(handle, Entry::Graph(graph, inputs));
     }
 
     pub(super) fn tensor(&self, handle: Handle) -> Result<&T, Fail> {
@@ -100,9 +100,10 @@ impl<T, K> Table<T, K> {
         }
     }
 
-    pub(super) fn graph(&self, handle: Handle) -> Result<GraphId, Fail> {
+    /// A graph, and what its inputs are.
+    pub(super) fn graph(&self, handle: Handle) -> Result<(GraphId, &[TensorDesc]), Fail> {
         match self.entries.get(&handle) {
-            Some(Entry::Graph(graph)) => Ok(*graph),
+            Some(Entry::Graph(graph, inputs)) => Ok((*graph, inputs)),
             Some(Entry::Poisoned) => Err(poisoned(handle)),
             _ => Err(unknown(handle, "graph")),
         }
@@ -134,7 +135,7 @@ impl<T, K> Table<T, K> {
 
     /// Takes a graph out, as [`Table::take_tensor`].
     pub(super) fn take_graph(&mut self, handle: Handle) -> Result<Option<GraphId>, Fail> {
-        let graph = self.graph(handle);
+        let graph = self.graph(handle).map(|(graph, _)| graph);
         match graph {
             Ok(graph) => {
                 self.entries.remove(&handle);
@@ -161,7 +162,7 @@ impl<T, K> Table<T, K> {
             match entry {
                 Entry::Tensor(tensor) => tensors.push(tensor),
                 Entry::Kv(kv, _) => stores.push(kv),
-                Entry::Graph(graph) => graphs.push(graph),
+                Entry::Graph(graph, _) => graphs.push(graph),
                 Entry::Poisoned => {}
             }
         }

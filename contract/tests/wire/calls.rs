@@ -173,3 +173,20 @@ fn many_ops_need_one_fence_and_progress_hears_of_each_before() {
     assert_eq!(told.iter().filter(|op| **op == Op::AddInPlace).count(), 1000);
     assert_eq!(told.last(), Some(&Op::Read));
 }
+
+#[test]
+fn effort_is_told_and_is_no_fence_of_its_own_span() {
+    let mut s = served();
+    let (w, x) = (s.upload(&[1, 2], &[1.0, 2.0]), s.upload(&[2], &[3.0, 4.0]));
+    let y = s.remote.matmul(&w, &x).unwrap();
+    s.remote.read(&y).unwrap();
+    let effort = s.remote.effort().unwrap();
+    assert!(effort.calls_ns > 0 && effort.fence_ns > 0, "{effort:?}");
+    assert_eq!((s.remote.effort().unwrap(), s.remote.dispatches().unwrap()), (effort, None));
+    s.remote.sync().unwrap();
+    assert_eq!(s.remote.effort().unwrap().calls_ns, 0);
+    s.watch.trip(Op::Matmul, crate::backend::Trip::Fail(modelbench_contract::BackendError::internal("no")));
+    let _ = s.remote.matmul(&w, &x).unwrap();
+    assert_eq!(s.remote.effort().unwrap_err().op, Some(Op::Matmul));
+    s.bye();
+}

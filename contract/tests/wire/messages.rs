@@ -2,7 +2,7 @@
 
 use std::mem::discriminant;
 
-use modelbench_contract::wire::{Request, Response, frame};
+use modelbench_contract::wire::{Effort, Request, Response, frame};
 use modelbench_contract::{
     Activation, BackendError, Cap, Capacity, Class, DType, DeviceInfo, DeviceKind, ErrorKind, Graph,
     GraphStep, Identity, KvConfig, NumericProfile, Op, Precision, QuantSpec,
@@ -77,6 +77,7 @@ fn requests() -> impl Strategy<Value = Vec<Request>> {
             vec![
                 Hello { magic: text.clone(), min: v, max: v / 2, nonce: text },
                 Identity,
+                Effort,
                 Sync,
                 Reset,
                 Bye,
@@ -164,6 +165,7 @@ fn responses() -> impl Strategy<Value = Vec<Response>> {
                 Response::Index { value },
                 Response::Positions,
                 Response::Capacity { capacity: Capacity { total, free } },
+                Response::Effort { effort: Effort { calls_ns: total, fence_ns: value, dispatches: free } },
                 Response::Error { error },
             ]
         },
@@ -225,7 +227,7 @@ fn exactly_the_listed_requests_are_fences() {
         .collect();
     assert_eq!(
         fences.join(" "),
-        "hello identity sync bye host read argmax kv_len kv_keys kv_values kv_positions kv_evict \
+        "hello identity effort sync bye host read argmax kv_len kv_keys kv_values kv_positions kv_evict \
          device_capacity host_capacity"
     );
 }
