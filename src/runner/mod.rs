@@ -6,16 +6,21 @@ mod contract;
 mod delegate;
 mod event;
 mod evict;
+#[cfg(test)]
+mod faulty;
 mod finding;
 mod forward;
 mod generation;
 mod host_help;
+mod kv_rows;
 mod models;
 mod ops;
 
 mod refusal;
 mod registry;
 mod run;
+mod script;
+mod state;
 
 pub use event::{Event, Sink};
 pub use finding::{CheckError, Finding};

@@ -4,7 +4,7 @@ use modelbench_contract::{Class, DType, NumericProfile};
 
 use super::finding::{CheckError, Finding};
 use super::models::Models;
-use super::{caps, collectives, contract, evict, forward, generation, ops};
+use super::{caps, collectives, contract, evict, forward, generation, ops, state};
 use crate::compare::{GARBAGE, Question};
 use crate::suite::{AxisValue, Case, SuiteError, Tolerance};
 use crate::worker::{MemoryMeter, Remote};
@@ -34,6 +34,7 @@ fn axes(check: &str) -> Option<Vec<&'static str>> {
                 .or_else(|| contract::axes(check))
                 .or_else(|| caps::axes(check))
                 .or_else(|| collectives::axes(check))
+                .or_else(|| state::axes(check))
                 .map(<[_]>::to_vec);
         }
     };
@@ -54,6 +55,7 @@ fn names(axis: &str, check: &str) -> Option<Vec<&'static str>> {
         ("dtype", _) => Some(DType::ALL.iter().map(|dtype| dtype.as_str()).collect()),
         ("graph", _) => Some(caps::GRAPHS.to_vec()),
         ("what", "graph-refusal") => Some(caps::REFUSALS.to_vec()),
+        ("op", _) => Some(state::OPS.to_vec()),
         _ => None,
     }
 }
@@ -116,6 +118,7 @@ pub fn check(case: &Case, remote: &mut Remote, bench: &mut Bench<'_>) -> Result<
         name if caps::axes(name).is_some() => {
             caps::check(case, remote, caps::Lab { seed: *seed, profile, memory: *memory })
         }
+        name if state::axes(name).is_some() => state::check(case, *seed, remote, *class, profile),
         _ => collectives::check(case, *seed, remote),
     }
 }

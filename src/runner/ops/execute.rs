@@ -2,9 +2,10 @@
 
 use std::borrow::Cow;
 
-use modelbench_contract::{Backend, BackendError, DType, DeviceTensor, HostTensor, Op, Result};
+use modelbench_contract::{Backend, DType, DeviceTensor, HostTensor, Result};
 
-use super::plan::{Call, OpPlan};
+use super::live::{Live, Started};
+use super::plan::OpPlan;
 use crate::compare::first_difference;
 
 /// What a run of a plan gave.
@@ -28,15 +29,13 @@ const GUARD: [f32; 5] = [1.5, -0.0, f32::MAX, f32::MIN_POSITIVE, -7.25];
 pub fn execute<B: Backend>(backend: &mut B, plan: &OpPlan, deterministic: bool) -> Result<Executed> {
     let guard = HostTensor::from_f32(&[GUARD.len()], &GUARD)?;
     let before = backend.upload(&guard, DType::F32)?;
-    let mut tensors = Vec::with_capacity(plan.operands.len());
-    for operand in &plan.operands {
-        tensors.push(backend.upload(&operand.tensor, operand.tensor.dtype())?);
-    }
+    let mut live = Live::upload(backend, plan)?;
+    live.watch_store();
     let after = backend.upload(&guard, DType::F32)?;
     // How a quantised tensor reads back may differ in the last bit between backends, so that it is compared with
     // itself; a float tensor must read back as what was sent.
-    let mut expected = Vec::with_capacity(tensors.len());
-    for (operand, tensor) in plan.operands.iter().zip(&tensors) {
+    let mut expected = Vec::with_capacity(plan.operands.len());
+    for (operand, tensor) in plan.operands.iter().zip(live.tensors()) {
         let quantised = operand.tensor.dtype().block_elements() > 1;
         expected.push(if quantised {
             Cow::Owned(backend.read(tensor)?)
@@ -45,16 +44,15 @@ pub fn execute<B: Backend>(backend: &mut B, plan: &OpPlan, deterministic: bool) 
         });
     }
 
-    let mut done = call(backend, plan.call, &mut tensors)?;
-    let in_place = matches!(plan.call, Call::AddInPlace | Call::AddBias);
-    if deterministic && !in_place {
-        let again = call(backend, plan.call, &mut tensors)?;
+    let mut done = call(backend, &mut live)?;
+    if deterministic && !plan.in_place() {
+        let again = call(backend, &mut live)?;
         if let Some(i) = first_difference(&done.values, &again.values) {
             done.violations.push(format!("the same call on the same operands gave other bits at [{i}]"));
         }
     }
-    for (i, (tensor, was)) in tensors.iter().zip(&expected).enumerate() {
-        if in_place && i == 0 {
+    for (i, (tensor, was)) in live.tensors().iter().zip(&expected).enumerate() {
+        if plan.in_place() && i == 0 {
             continue;
         }
         let now = backend.read(tensor)?;
@@ -69,11 +67,23 @@ pub fn execute<B: Backend>(backend: &mut B, plan: &OpPlan, deterministic: bool) 
         }
         backend.free(tensor)?;
     }
-    for tensor in tensors {
-        backend.free(tensor)?;
-    }
+    done.violations.extend(store_changed(plan, &live));
+    live.free(backend)?;
     backend.sync()?;
     Ok(done)
+}
+
+/// The rows of a KV store are inputs of attention like any other: after it they must be those that were appended.
+fn store_changed<T>(plan: &OpPlan, live: &Live<T>) -> Vec<String> {
+    let (Some(held), [_, _, keys, values]) = (live.stored(), plan.operands.as_slice()) else {
+        return Vec::new();
+    };
+    let parts = [("keys of the store", &held[0], keys), ("values of the store", &held[1], values)];
+    let differ = parts.into_iter().filter_map(|(name, now, was)| {
+        let at = first_difference(now, &was.values)?;
+        Some(changed(name, at, now.get(at), was.values.get(at)))
+    });
+    differ.collect()
 }
 
 fn changed(name: &str, at: usize, now: Option<&f32>, was: Option<&f32>) -> String {
@@ -81,46 +91,18 @@ fn changed(name: &str, at: usize, now: Option<&f32>, was: Option<&f32>) -> Strin
     format!("{name} changed at [{at}]: it was {}, now it is {}", show(was), show(now))
 }
 
-fn call<B: Backend>(backend: &mut B, call: Call, tensors: &mut [B::Tensor]) -> Result<Executed> {
-    let result = match (call, tensors) {
-        (Call::Matmul, [w, x]) => backend.matmul(w, x)?,
-        (Call::BatchedMatmul, [w, x]) => backend.batched_matmul(w, x)?,
-        (Call::RmsNorm { eps }, [x, weight]) => backend.rms_norm(x, weight, eps)?,
-        (Call::Rope(spec), [x]) => backend.rope(x, spec)?,
-        (Call::Swiglu, [gate, up]) => backend.swiglu(gate, up)?,
-        (Call::AddInPlace, [dst, src]) => {
-            backend.add_in_place(dst, src)?;
-            return read(backend, dst);
+fn call<B: Backend>(backend: &mut B, live: &mut Live<B::Tensor>) -> Result<Executed> {
+    let started = live.start(backend)?;
+    let mut done = Executed { shape: vec![1], ..Executed::default() };
+    match &started {
+        Started::Tensor(result) => done.shape.clone_from(&result.desc().shape),
+        Started::InPlace => {
+            if let Some(dst) = live.tensors().first() {
+                done.shape.clone_from(&dst.desc().shape);
+            }
         }
-        (Call::AddBias, [dst, bias]) => {
-            backend.add_bias(dst, bias)?;
-            return read(backend, dst);
-        }
-        (Call::Argmax, [logits]) => {
-            let index = backend.argmax(logits)?;
-            return Ok(Executed { shape: vec![1], values: vec![index as f32], violations: Vec::new() });
-        }
-        (Call::Attention { kv: config, spec }, [q, k_raw, k_rope, v]) => {
-            let missing = || BackendError::unimplemented(Op::NewKv);
-            let mut kv = backend.kv_store().ok_or_else(missing)?.new_kv(&config)?;
-            backend.kv_store().ok_or_else(missing)?.append(&mut kv, 0, k_raw, k_rope, v, 0)?;
-            let result = backend.attention(q, &kv, 0, spec)?;
-            let done = read(backend, &result)?;
-            backend.free(result)?;
-            backend.kv_store().ok_or_else(missing)?.free_kv(kv)?;
-            return Ok(done);
-        }
-        (call, tensors) => {
-            let text = format!("{} planned with {} operands", call.op(), tensors.len());
-            return Err(BackendError::internal(text).in_op(call.op()));
-        }
-    };
-    let done = read(backend, &result)?;
-    backend.free(result)?;
+        Started::Index(_) => {}
+    }
+    done.values = live.finish(backend, started)?;
     Ok(done)
-}
-
-fn read<B: Backend>(backend: &mut B, tensor: &B::Tensor) -> Result<Executed> {
-    let values = backend.read(tensor)?;
-    Ok(Executed { shape: tensor.desc().shape.clone(), values, violations: Vec::new() })
 }

@@ -4,6 +4,7 @@ mod attention;
 mod execute;
 mod explain;
 mod formula;
+mod live;
 mod patterns;
 mod plan;
 mod plants;
@@ -15,6 +16,7 @@ use modelbench_reference::CpuRef;
 
 use execute::execute;
 pub use explain::explain;
+pub use live::Live;
 pub use patterns::PATTERNS;
 pub use plan::{OpPlan, axes};
 pub use plants::names as plant_names;

@@ -90,11 +90,19 @@ pub fn axes(check: &str) -> Option<&'static [&'static str]> {
 }
 
 impl OpPlan {
-    /// Makes the operands of a case.
+    /// Makes the operands of a case whose check is an op.
     ///
     /// # Errors
     /// [`SuiteError`] if a parameter is missing or not allowed; a contract error if a shape is impossible.
     pub fn new(case: &Case, seed: u64) -> Result<OpPlan, CheckError> {
+        OpPlan::of(&case.group.check, case, seed)
+    }
+
+    /// Makes the operands for a call of `op`, for a check that is about something else than one op.
+    ///
+    /// # Errors
+    /// As [`OpPlan::new`].
+    pub fn of(op: &str, case: &Case, seed: u64) -> Result<OpPlan, CheckError> {
         let make = |name, shape: &[usize], dtype, recipe| {
             Operand::make(name, shape, dtype, recipe, &Stream::new(seed, &case.id, name))
         };
@@ -103,11 +111,11 @@ impl OpPlan {
         let rows = case.size_or("rows", 0)?;
         let shaped = |n: usize| if rows == 0 { vec![n] } else { vec![rows, n] };
         let f32_of = |name, shape: &[usize]| make(name, shape, DType::F32, recipe);
-        let (call, operands) = match case.group.check.as_str() {
-            check @ ("matmul" | "batched_matmul") => {
+        let (call, operands) = match op {
+            "matmul" | "batched_matmul" => {
                 let (out, inner, dtype) = (case.size("out")?, case.size("in")?, dtype(case)?);
                 let x = activation(case, &shaped(inner), dtype, seed)?;
-                let call = if check == "matmul" { Call::Matmul } else { Call::BatchedMatmul };
+                let call = if op == "matmul" { Call::Matmul } else { Call::BatchedMatmul };
                 (call, vec![make("w", &[out, inner], dtype, recipe)?, x])
             }
             "rms_norm" => {
@@ -140,7 +148,7 @@ impl OpPlan {
                 (call, operands)
             }
             "argmax" => (Call::Argmax, vec![super::patterns::logits(case, seed)?]),
-            other => return Err(case.invalid(format!("no check {other:?}")).into()),
+            other => return Err(case.invalid(format!("no op {other:?}")).into()),
         };
         let mut plan = OpPlan { call, operands };
         if !(plan.call.op() == Op::Attention && matches!(recipe, Recipe::Select { .. })) {
