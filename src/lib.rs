@@ -12,5 +12,6 @@ pub mod model;
 pub mod oracle;
 pub mod report;
 pub mod runner;
+pub mod selftest;
 pub mod suite;
 pub mod worker;

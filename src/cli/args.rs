@@ -129,6 +129,8 @@ pub(super) enum Command {
         #[arg(long, value_name = "N", default_value = "0x5eed", value_parser = parse_seed)]
         seed: u64,
     },
+    /// Try the kit on its zoo of misbehaving backends: every one must be caught, every allowed variation must pass
+    Selftest(SelftestArgs),
     /// The worker process
     #[command(hide = true)]
     Worker {
@@ -156,6 +158,29 @@ pub(super) struct ListArgs {
     #[arg(long, value_name = "DIR")]
     pub suites: Option<PathBuf>,
     /// Print JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// Options of `selftest`.
+#[derive(Debug, Args)]
+pub(super) struct SelftestArgs {
+    /// Try only the behaviours whose name matches
+    #[arg(long, value_name = "GLOB", conflicts_with = "write")]
+    pub only: Option<String>,
+    /// Behaviours that are tried at a time [default: as many as there are cores]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u8).range(1..))]
+    pub jobs: Option<u8>,
+    /// Seed of every generated input, decimal or 0x…
+    #[arg(long, value_name = "N", default_value = "0x5eed", value_parser = parse_seed)]
+    pub seed: u64,
+    /// Fail if what catches each behaviour is not what this file says
+    #[arg(long, value_name = "FILE")]
+    pub killers: Option<PathBuf>,
+    /// Write what catches each behaviour to this file
+    #[arg(long, value_name = "FILE")]
+    pub write: Option<PathBuf>,
+    /// Print one JSON object on standard output
     #[arg(long)]
     pub json: bool,
 }

@@ -10,6 +10,7 @@ mod keygen;
 mod list;
 mod load;
 mod run;
+mod selftest;
 mod verify;
 mod worker;
 
@@ -34,6 +35,7 @@ pub fn main() -> ExitCode {
         Some(Command::Explain { case, seed, suites }) => {
             explain::run(case, *seed, suites.as_deref(), &mut out)
         }
+        Some(Command::Selftest(args)) => selftest::run(args, &mut out),
         Some(Command::Worker { backend, self_test }) => return worker::run(backend, *self_test),
     };
     match done {

@@ -16,7 +16,7 @@ use super::failure::Failure;
 use super::{exit, load};
 use crate::bundled::{self, Bundled, MOCK_PREFIX};
 use crate::report::{self, Progress, RecordSink, Style, Summary};
-use crate::runner::{self, Plan, RunError, Sink};
+use crate::runner::{self, Knowledge, Order, Plan, RunError, Sink};
 use crate::suite;
 
 pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
@@ -50,13 +50,15 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
         suite_digest: suites.digest.clone(),
         suite_is_kit: suites.digest == load::suites(None)?.digest,
         cases,
+        order: Order::Seeded,
         filter: args.filter.clone(),
-        model,
+        knowledge: &mut Knowledge::new(model),
         seed: args.seed,
         require_non_reference: args.require_non_reference,
         request_deadline: Duration::from_secs(args.timeout),
         memory_limit_bytes: args.memory_limit << 20,
         self_test: args.self_test,
+        enough_regressions: None,
     };
     let mut record = RecordSink::create(&folder)?;
     let mut bar = Progress::new();

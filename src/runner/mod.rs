@@ -12,6 +12,7 @@ mod finding;
 mod forward;
 mod generation;
 mod host_help;
+mod knowledge;
 mod kv_rows;
 mod models;
 mod ops;
@@ -24,6 +25,7 @@ mod state;
 
 pub use event::{Event, Sink};
 pub use finding::{CheckError, Finding};
+pub use knowledge::Knowledge;
 pub use models::{DEFAULT_MODEL, Subject, SubjectError};
 pub use registry::{asks, explain, question, validate};
-pub use run::{Plan, RunError, run};
+pub use run::{Order, Plan, RunError, run};

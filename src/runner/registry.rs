@@ -13,6 +13,8 @@ use crate::worker::{MemoryMeter, Remote};
 pub struct Bench<'a> {
     /// The models and the truth about them.
     pub models: &'a mut Models,
+    /// What is known of op cases from runs of other backends.
+    pub kept: &'a mut ops::Kept,
     /// Seed of every input.
     pub seed: u64,
     /// Declared class.
@@ -107,13 +109,13 @@ pub fn subject(case: &Case) -> String {
 /// # Errors
 /// What stopped it: the backend, the suite, or the kit itself.
 pub fn check(case: &Case, remote: &mut Remote, bench: &mut Bench<'_>) -> Result<Finding, CheckError> {
-    let Bench { models, seed, class, profile, memory } = bench;
+    let Bench { models, kept, seed, class, profile, memory } = bench;
     let case = &case.drawn(*seed);
     match case.group.check.as_str() {
         "forward" => forward::check(case, *seed, models, remote, *class, profile),
         "evict" => evict::check(case, *seed, remote, profile),
         name if generation::CHECKS.contains(&name) => generation::check(case, *seed, models, remote, profile),
-        name if ops::axes(name).is_some() => ops::check(case, *seed, remote, *class, profile),
+        name if ops::axes(name).is_some() => ops::check(case, *seed, kept, remote, *class, profile),
         name if contract::axes(name).is_some() => contract::check(case, *seed, remote),
         name if caps::axes(name).is_some() => {
             caps::check(case, remote, caps::Lab { seed: *seed, profile, memory: *memory })

@@ -1,6 +1,7 @@
 //! One run: every case of a plan, each on a live worker, whatever happened to the one before.
 
 use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime};
 
 use modelbench_contract::Identity;
@@ -10,7 +11,8 @@ use modelbench_evidence::time;
 
 use super::event::{Event, Sink};
 use super::finding::{CheckError, Finding, outcome_of};
-use super::models::{Models, Subject};
+use super::knowledge::Knowledge;
+use super::models::Subject;
 use super::registry::{Bench, check, subject};
 use crate::inputs::Stream;
 use crate::kit;
@@ -21,6 +23,15 @@ use crate::worker::{Cause, Death, Worker, WorkerError, WorkerSpec};
 const START_ATTEMPTS: usize = 3;
 /// Lines of a dead worker's stderr that go into the record.
 const STDERR_LINES: usize = 6;
+
+/// The order of the cases of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Order {
+    /// Rung after rung, and within a rung as the seed decides.
+    Seeded,
+    /// As they stand in the plan.
+    Given,
+}
 
 /// What to run.
 #[derive(Debug)]
@@ -35,12 +46,14 @@ pub struct Plan<'a> {
     pub suite_digest: String,
     /// True if that is the kit's own.
     pub suite_is_kit: bool,
-    /// Cases to run; the run orders them by rung and, within a rung, by the seed.
+    /// Cases to run.
     pub cases: Vec<Case>,
+    /// In which order.
+    pub order: Order,
     /// The filter that chose them.
     pub filter: Option<String>,
-    /// Model under test.
-    pub model: Subject,
+    /// The model under test, and all that is known beside the backend.
+    pub knowledge: &'a mut Knowledge,
     /// Seed of every input.
     pub seed: u64,
     /// True if the gate must pass.
@@ -51,6 +64,8 @@ pub struct Plan<'a> {
     pub memory_limit_bytes: u64,
     /// True if self-test backends are allowed.
     pub self_test: bool,
+    /// Ends the run once so many cases are regressions; `None` runs every case.
+    pub enough_regressions: Option<usize>,
 }
 
 /// Why a run has no result.
@@ -84,10 +99,14 @@ pub fn run(plan: Plan<'_>, sink: &mut dyn Sink) -> Result<(Header, Vec<CaseRecor
     let worker = Worker::launch(&spec).map_err(not_loaded)?;
     let header = header(&plan, &worker, started)?;
     sink.event(&Event::Started { header: &header, cases: plan.cases.len() })?;
-    let Plan { cases, model, seed, .. } = plan;
-    let cases = in_run_order(cases, seed);
+    let Plan { cases, order, knowledge, seed, enough_regressions, .. } = plan;
+    let cases = match order {
+        Order::Seeded => in_run_order(cases, seed),
+        Order::Given => cases,
+    };
     let mut bench = Bench {
-        models: &mut Models::new(model),
+        models: &mut knowledge.models,
+        kept: &mut knowledge.ops,
         seed,
         class: header.backend.class,
         profile: header.backend.numerics,
@@ -96,6 +115,7 @@ pub fn run(plan: Plan<'_>, sink: &mut dyn Sink) -> Result<(Header, Vec<CaseRecor
     let mut post =
         Post { spec, worker: Some(worker), workers: 1, failures: 0, identity: header.backend.clone() };
     let mut records = Vec::with_capacity(cases.len());
+    let mut regressions = 0;
     for case in &cases {
         sink.event(&Event::CaseStarted { id: &case.id })?;
         let begun = Instant::now();
@@ -106,7 +126,11 @@ pub fn run(plan: Plan<'_>, sink: &mut dyn Sink) -> Result<(Header, Vec<CaseRecor
             sink.event(&Event::WorkerReplaced { workers: post.workers })?;
         }
         sink.event(&Event::CaseFinished { record: &record })?;
+        regressions += usize::from(record.verdict == Verdict::Regression);
         records.push(record);
+        if enough_regressions.is_some_and(|enough| regressions >= enough) {
+            break;
+        }
     }
     if let Some(worker) = post.worker.take() {
         worker.shutdown();
@@ -279,6 +303,8 @@ fn spec(plan: &Plan<'_>) -> WorkerSpec {
 
 fn header(plan: &Plan<'_>, worker: &Worker, started: String) -> Result<Header, RunError> {
     let kit = own_binary().map_err(|e| RunError::Kit(format!("this program cannot read itself: {e}")))?;
+    let model = plan.knowledge.models.subject().map(Subject::reference);
+    let model = model.ok_or_else(|| RunError::Kit("the model under test is in use".into()))?;
     Ok(Header {
         schema: RESULTS_SCHEMA.to_owned(),
         kit_version: kit::VERSION.to_owned(),
@@ -293,7 +319,7 @@ fn header(plan: &Plan<'_>, worker: &Worker, started: String) -> Result<Header, R
             cases_digest: plan.set.file.digest.clone(),
             full_cases: plan.full_cases,
         },
-        model: plan.model.reference(),
+        model,
         seed: format!("{:#x}", plan.seed),
         mode: "ci".to_owned(),
         filter: plan.filter.clone(),
@@ -304,7 +330,12 @@ fn header(plan: &Plan<'_>, worker: &Worker, started: String) -> Result<Header, R
     })
 }
 
+/// Digest of the running file, found out once: it cannot change.
 fn own_binary() -> std::io::Result<FileDigest> {
+    static OWN: OnceLock<FileDigest> = OnceLock::new();
+    if let Some(known) = OWN.get() {
+        return Ok(known.clone());
+    }
     use sha2::{Digest, Sha256};
     // The running file itself, even if another one has taken its name since.
     let mut file =
@@ -317,7 +348,8 @@ fn own_binary() -> std::io::Result<FileDigest> {
             n => hash.update(&piece[..n]),
         }
     }
-    Ok(FileDigest { name: "modelbench".to_owned(), sha256: hex::encode(hash.finalize()) })
+    let digest = FileDigest { name: "modelbench".to_owned(), sha256: hex::encode(hash.finalize()) };
+    Ok(OWN.get_or_init(|| digest).clone())
 }
 
 fn environment(worker: &Worker) -> BTreeMap<String, String> {

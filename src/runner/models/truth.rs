@@ -102,6 +102,7 @@ fn bounded(want: &[f64], spread: &[f64], width: usize, multiple: f64) -> Bounded
 }
 
 /// The models of a run, with everything about them that is worth computing once.
+#[derive(Debug)]
 pub struct Models {
     subject: Option<Subject>,
     bundled: HashMap<String, Rc<Subject>>,
@@ -118,6 +119,11 @@ impl Models {
             truths: HashMap::new(),
             continuations: HashMap::new(),
         }
+    }
+
+    /// The model under test, unless it is taken out.
+    pub fn subject(&self) -> Option<&Subject> {
+        self.subject.as_ref()
     }
 
     /// Takes the model under test out, so that it can be used beside the cache.

@@ -4,6 +4,7 @@ mod attention;
 mod execute;
 mod explain;
 mod formula;
+mod known;
 mod live;
 mod patterns;
 mod plan;
@@ -11,11 +12,11 @@ mod plants;
 mod question;
 mod truth;
 
-use modelbench_contract::{Backend, Class, DType, NumericProfile};
-use modelbench_reference::CpuRef;
+use modelbench_contract::{Backend, Class, NumericProfile};
 
 use execute::execute;
 pub use explain::explain;
+pub use known::{Kept, Known};
 pub use live::Live;
 pub use patterns::PATTERNS;
 pub use plan::{OpPlan, axes};
@@ -34,29 +35,17 @@ use crate::suite::{Case, Recipe, Tolerance};
 pub fn check<B: Backend>(
     case: &Case,
     seed: u64,
+    kept: &mut Kept,
     backend: &mut B,
     class: Class,
     profile: &NumericProfile,
 ) -> Result<Finding, CheckError> {
-    let plan = OpPlan::new(case, seed)?;
-    let (want, slack) = truth(case, &plan, profile)?;
-    let mut host = CpuRef::new();
-    let reference = execute(&mut host, &plan, false)
-        .map_err(|e| CheckError::Kit(format!("{}: cpu-ref refused the case: {e}", case.id)))?;
-    let outside = if matters(&plan, profile) == matters(&plan, &Backend::numerics(&host)) {
-        judge(&want, &reference.values, slack).wrong
-    } else {
-        let (want, slack) = truth(case, &plan, &Backend::numerics(&host))?;
-        judge(&want, &reference.values, slack).wrong
-    };
-    if let Some(wrong) = outside {
-        return Err(CheckError::Kit(format!("{}: cpu-ref is outside its own bound: {wrong}", case.id)));
-    }
-
-    let done = execute(backend, &plan, profile.deterministic)?;
+    let known = kept.of(case, seed, profile)?;
+    let Known { plan, want, slack, reference } = &*known;
+    let done = execute(backend, plan, profile.deterministic)?;
     let mut finding = Finding::default();
     finding.output(&done.values);
-    let judged = judge(&want, &done.values, slack);
+    let judged = judge(want, &done.values, *slack);
     finding.quality = judged.quality;
     finding.quality.bits_compared = reference.values.len() as u64;
     finding.quality.bits_differ = bits_differ(&done.values, &reference.values);
@@ -81,11 +70,4 @@ fn needs_information(case: &Case) -> bool {
     matches!(case.group.tolerance, Tolerance::Bound { .. })
         && matches!(case.group.input, Recipe::Reals { .. } | Recipe::Cancelling { .. })
         && !case.params().contains_key("plant")
-}
-
-/// The part of a profile that bounds of this plan depend on.
-fn matters(plan: &OpPlan, profile: &NumericProfile) -> NumericProfile {
-    let q8_0 = plan.operands.first().is_some_and(|w| w.tensor.dtype() == DType::Q8_0);
-    let q8_activation = if q8_0 { profile.q8_activation } else { NumericProfile::F32.q8_activation };
-    NumericProfile { q8_activation, deterministic: true, ..*profile }
 }
