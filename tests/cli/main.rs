@@ -6,4 +6,5 @@ mod evidence;
 mod faults;
 mod repeat;
 mod run;
+mod selftest;
 mod usage;
