@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
 
+mod caps;
 mod evidence;
 mod faults;
 mod repeat;

@@ -212,7 +212,7 @@ pub fn graph(graph: &Graph, inputs: &[&TensorDesc]) -> Result<TensorDesc> {
         }
         let args: Option<Vec<&TensorDesc>> = step.inputs.iter().map(|slot| slots.get(slot)).collect();
         let args = args.ok_or_else(|| wrong(format!("{} reads a slot that nothing wrote", step.op)))?;
-        let desc = step_result(step, &args)?;
+        let desc = step_result(step, &args).map_err(|e| wrong(format!("step {}: {}", step.op, e.message)))?;
         slots.insert(step.output, desc);
     }
     slots.remove(&graph.result).ok_or_else(|| wrong(format!("nothing writes slot {}", graph.result)))

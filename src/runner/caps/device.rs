@@ -36,7 +36,9 @@ pub(super) fn check_growth<B: Backend>(
     let most = case.limit("growth_percent", |limits| limits.growth_percent)?;
     let mut finding = Finding::default();
     let kind = backend.device().kind;
-    if kind != DeviceKind::Discrete {
+    let applies = kind == DeviceKind::Discrete;
+    let count = if applies { count } else { 1 };
+    if !applies {
         finding.notes.push(format!(
             "growth of the worker's memory does not apply: a {kind:?} device has no memory apart from the host's"
         ));
@@ -59,7 +61,7 @@ pub(super) fn check_growth<B: Backend>(
         });
         backend.free(tensor)?;
     }
-    if kind == DeviceKind::Discrete {
+    if applies {
         judge_growth(&mut finding, before.zip(after), (n * count * 4) as u64, most);
     }
     Ok(finding)
