@@ -97,7 +97,8 @@ pub(super) fn check<T: Transport>(
 fn waited_percent(span: Effort, idle: Effort) -> u64 {
     let waited = u128::from(span.fence_ns.saturating_sub(idle.fence_ns));
     let all = waited + u128::from(span.calls_ns);
-    if all == 0 { 0 } else { u64::try_from(waited * 100 / all).unwrap_or(0) }
+    let percent = (waited * 100).checked_div(all).unwrap_or(0);
+    u64::try_from(percent).unwrap_or(0)
 }
 
 /// Each row of `x` times each row of `w`; the caller knows that every sum is exact.
