@@ -27,9 +27,11 @@ fn keeps(behaviour: &str, promises: &[&str]) {
     }
 }
 
-/// The group catches the lie and says so.
+/// A case of the group catches the lie and says so.
 fn caught(behaviour: &str, group: &str, says: &str) {
-    let (code, cases) = ran(behaviour, &format!("r3/caps/{group}{{,/**}}"));
+    // A group without axes is one case, named like the group itself.
+    let below = if group == "host-capacity" { "" } else { "/**" };
+    let (code, cases) = ran(behaviour, &format!("r3/caps/{group}{below}"));
     assert_eq!(code, 1, "{behaviour}: {cases:?}");
     let told = |(_, outcome, line): &(String, String, Value)| {
         outcome != "pass" && line["outcome"].to_string().contains(says)
