@@ -22,6 +22,12 @@ impl DeviceTensor for Tensor {
     }
 }
 
+/// A KV store of cpu-ref that knows its shape.
+pub struct Store {
+    config: KvConfig,
+    inner: RefKv,
+}
+
 /// A call, as a fault sees it.
 pub struct Seen<'a> {
     pub op: Op,
@@ -40,7 +46,7 @@ pub struct Faulty {
     inner: CpuRef,
     next: u64,
     freed: Vec<Vec<f32>>,
-    idle_stores: Vec<RefKv>,
+    idle_stores: Vec<Store>,
     pub on_result: OnResult,
     pub on_read: OnRead,
     /// Spoils the rows that a store shows.
@@ -49,6 +55,12 @@ pub struct Faulty {
     pub shallow_clones: bool,
     /// True if a new store is a freed one with its rows.
     pub keeps_rows: bool,
+    /// True if eviction makes the keys of survivors anew.
+    pub evict_rotates: bool,
+    /// Added to the position from which eviction drops.
+    pub evict_offset: i64,
+    /// True if a store of any size is granted.
+    pub grants_any_store: bool,
     /// True if a freed tensor stays allocated.
     pub free_is_no_op: bool,
     /// Bytes that live tensors hold; a free that is no free leaves them.
@@ -67,6 +79,9 @@ impl Faulty {
             on_rows: Box::new(|_| {}),
             shallow_clones: false,
             keeps_rows: false,
+            evict_rotates: true,
+            evict_offset: 0,
+            grants_any_store: false,
             free_is_no_op: false,
             held: Rc::new(Cell::new(0)),
         }
@@ -94,6 +109,32 @@ impl Faulty {
         self.inner.upload(&HostTensor::from_f32(&shape, &values)?, DType::F32)
     }
 
+    /// Makes the store anew from rows whose pre-RoPE keys are the post-RoPE ones of the survivors.
+    fn evict_without_rotation(&mut self, kv: &mut Store, from: i64, n: i64) -> Result<usize> {
+        let (held, config) = (self.inner.len(&kv.inner)?, kv.config);
+        let keys = (0..config.layers).map(|l| self.inner.keys(&kv.inner, l)).collect::<Result<Vec<_>>>()?;
+        let dropped = self.inner.evict(&mut kv.inner, from, n)?;
+        let left: Vec<usize> =
+            (0..held).filter(|i| !(from as usize..from as usize + dropped).contains(i)).collect();
+        let mut fresh = self.inner.new_kv(&config)?;
+        let width = config.row_len();
+        for (layer, keys) in keys.iter().enumerate() {
+            let values = self.inner.values(&kv.inner, layer)?;
+            if left.is_empty() {
+                continue;
+            }
+            let kept: Vec<f32> =
+                left.iter().flat_map(|i| keys[i * width..(i + 1) * width].to_vec()).collect();
+            let mut up = |rows: &[f32]| {
+                self.inner.upload(&HostTensor::from_f32(&[left.len(), width], rows)?, DType::F32)
+            };
+            let (keys, values) = (up(&kept)?, up(&values)?);
+            self.inner.append(&mut fresh, layer, &keys, &keys, &values, 0)?;
+        }
+        kv.inner = fresh;
+        Ok(dropped)
+    }
+
     fn result(&mut self, op: Op, inputs: &[&Tensor], result: RefTensor) -> Result<Tensor> {
         let spoilt = self.spoil(op, inputs, result)?;
         Ok(self.wrap(spoilt))
@@ -102,7 +143,7 @@ impl Faulty {
 
 impl Backend for Faulty {
     type Tensor = Tensor;
-    type Kv = Rc<RefCell<RefKv>>;
+    type Kv = Rc<RefCell<Store>>;
 
     fn name(&self) -> &str {
         "faulty"
@@ -171,7 +212,7 @@ impl Backend for Faulty {
         self.inner.add_bias(&mut dst.inner, &bias.inner)
     }
     fn attention(&mut self, q: &Tensor, kv: &Self::Kv, layer: usize, spec: AttentionSpec) -> Result<Tensor> {
-        let result = self.inner.attention(&q.inner, &kv.borrow(), layer, spec)?;
+        let result = self.inner.attention(&q.inner, &kv.borrow().inner, layer, spec)?;
         self.result(Op::Attention, &[q], result)
     }
     fn argmax(&mut self, logits: &Tensor) -> Result<usize> {
@@ -184,14 +225,17 @@ impl Backend for Faulty {
 
 impl KvStore for Faulty {
     type Tensor = Tensor;
-    type Kv = Rc<RefCell<RefKv>>;
+    type Kv = Rc<RefCell<Store>>;
 
     fn new_kv(&mut self, config: &KvConfig) -> Result<Self::Kv> {
-        let kv = match self.idle_stores.pop() {
-            Some(kv) => kv,
-            None => self.inner.new_kv(config)?,
+        let idle = self.idle_stores.iter().position(|store| store.config == *config);
+        let small = KvConfig { layers: 1, kv_heads: 1, head_dim: 2, capacity: 1, ..*config };
+        let store = match idle {
+            Some(at) => self.idle_stores.remove(at),
+            None if self.grants_any_store => Store { config: small, inner: self.inner.new_kv(&small)? },
+            None => Store { config: *config, inner: self.inner.new_kv(config)? },
         };
-        Ok(Rc::new(RefCell::new(kv)))
+        Ok(Rc::new(RefCell::new(store)))
     }
     fn append(
         &mut self,
@@ -202,38 +246,42 @@ impl KvStore for Faulty {
         v: &Tensor,
         pos: usize,
     ) -> Result<()> {
-        self.inner.append(&mut kv.borrow_mut(), layer, &k_raw.inner, &k_rope.inner, &v.inner, pos)
+        self.inner.append(&mut kv.borrow_mut().inner, layer, &k_raw.inner, &k_rope.inner, &v.inner, pos)
     }
     fn len(&mut self, kv: &Self::Kv) -> Result<usize> {
-        self.inner.len(&kv.borrow())
+        self.inner.len(&kv.borrow().inner)
     }
     fn keys(&mut self, kv: &Self::Kv, layer: usize) -> Result<Vec<f32>> {
-        let mut rows = self.inner.keys(&kv.borrow(), layer)?;
+        let mut rows = self.inner.keys(&kv.borrow().inner, layer)?;
         (self.on_rows)(&mut rows);
         Ok(rows)
     }
     fn values(&mut self, kv: &Self::Kv, layer: usize) -> Result<Vec<f32>> {
-        let mut rows = self.inner.values(&kv.borrow(), layer)?;
+        let mut rows = self.inner.values(&kv.borrow().inner, layer)?;
         (self.on_rows)(&mut rows);
         Ok(rows)
     }
     fn positions(&mut self, kv: &Self::Kv) -> Result<Vec<usize>> {
-        self.inner.positions(&kv.borrow())
+        self.inner.positions(&kv.borrow().inner)
     }
     fn evict(&mut self, kv: &mut Self::Kv, from: i64, n: i64) -> Result<usize> {
-        self.inner.evict(&mut kv.borrow_mut(), from, n)
+        let mut kv = kv.borrow_mut();
+        if self.evict_rotates {
+            return self.inner.evict(&mut kv.inner, from + self.evict_offset, n);
+        }
+        self.evict_without_rotation(&mut kv, from, n)
     }
     fn clone_kv(&mut self, kv: &Self::Kv) -> Result<Self::Kv> {
         if self.shallow_clones {
             return Ok(Rc::clone(kv));
         }
-        let copy = self.inner.clone_kv(&kv.borrow())?;
-        Ok(Rc::new(RefCell::new(copy)))
+        let (config, inner) = (kv.borrow().config, self.inner.clone_kv(&kv.borrow().inner)?);
+        Ok(Rc::new(RefCell::new(Store { config, inner })))
     }
     fn free_kv(&mut self, kv: Self::Kv) -> Result<()> {
         match Rc::try_unwrap(kv) {
             Ok(kv) if self.keeps_rows => self.idle_stores.push(kv.into_inner()),
-            Ok(kv) => self.inner.free_kv(kv.into_inner())?,
+            Ok(kv) => self.inner.free_kv(kv.into_inner().inner)?,
             Err(_) => {}
         }
         Ok(())

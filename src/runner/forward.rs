@@ -13,9 +13,9 @@ use crate::suite::Case;
 pub const AXES: [&str; 2] = ["model", "path"];
 
 /// How tokens reach the model: the values of the axis `path`.
-pub const PATHS: [&str; 3] = ["prefill", "decode", "chunks"];
+pub const PATHS: [&str; 7] = ["prefill", "decode", "chunks", "chunks-1", "chunks-2", "chunks-3", "chunks-7"];
 
-/// Tokens of a piece on the path `chunks`: odd, so that pieces end inside every tile.
+/// Tokens of a piece on the path `chunks`, where `chunks-N` says none: odd, so that pieces end inside every tile.
 const PIECE: usize = 5;
 
 /// Runs `action` with the model that the case names.
@@ -88,14 +88,15 @@ fn run<B: Backend>(
             whole.extend(part);
         }
     };
+    let piece = path.strip_prefix("chunks-").and_then(|size| size.parse().ok()).unwrap_or(PIECE);
     match path {
         "decode" => {
             for &token in tokens {
                 add(session.step(backend, token, Capture::ALL)?);
             }
         }
-        "chunks" => {
-            for piece in tokens.chunks(PIECE) {
+        path if path.starts_with("chunks") => {
+            for piece in tokens.chunks(piece) {
                 add(session.prefill(backend, piece, Capture::ALL)?);
             }
         }

@@ -4,6 +4,7 @@ mod caps;
 mod collectives;
 mod contract;
 mod delegate;
+mod endurance;
 mod event;
 mod evict;
 #[cfg(test)]
@@ -14,6 +15,7 @@ mod generation;
 mod host_help;
 mod knowledge;
 mod kv_rows;
+mod metamorphic;
 mod models;
 mod ops;
 

@@ -1,7 +1,7 @@
 //! Requests that must be refused, each after a good one and before another.
 
 use modelbench_contract::wire::Request;
-use modelbench_contract::{BackendError, DType, KvConfig, KvStore};
+use modelbench_contract::{Backend, BackendError, DType, KvConfig, KvStore, Op};
 
 use super::contract::{ones, require_refused, values_of};
 use super::finding::Finding;
@@ -81,6 +81,27 @@ fn bad(what: &str, remote: &mut Remote) -> Result<(Request, Vec<u8>), BackendErr
     })
 }
 
+/// Sends a bad request and waits for its answer, which comes with the op that it must name.
+fn send(what: &str, remote: &mut Remote) -> Result<(Option<Op>, Result<(), BackendError>), BackendError> {
+    let (request, body) = bad(what, remote)?;
+    remote.sync()?;
+    let answer = if request.is_fence() {
+        remote.call(&request, &body, 1 << 16).map(|_| ())
+    } else {
+        remote.submit(&request, &body)?;
+        remote.sync()
+    };
+    Ok((request.op(), answer))
+}
+
+/// Sends one of [`REFUSALS`] and gives its answer.
+///
+/// # Errors
+/// What prevented it from being sent.
+pub fn provoke(what: &str, remote: &mut Remote) -> Result<Result<(), BackendError>, BackendError> {
+    send(what, remote).map(|(_, answer)| answer)
+}
+
 /// Sends a bad request between two good ones.
 ///
 /// # Errors
@@ -88,16 +109,9 @@ fn bad(what: &str, remote: &mut Remote) -> Result<(Request, Vec<u8>), BackendErr
 pub fn check(what: &str, remote: &mut Remote) -> Result<Finding, BackendError> {
     let mut finding = Finding::default();
     let witness = ones(remote, &[5])?;
-    let (request, body) = bad(what, remote)?;
-    modelbench_contract::Backend::sync(remote)?;
-    let answer = if request.is_fence() {
-        remote.call(&request, &body, 1 << 16).map(|_| ())
-    } else {
-        remote.submit(&request, &body)?;
-        modelbench_contract::Backend::sync(remote)
-    };
+    let (want, answer) = send(what, remote)?;
     if let Err(error) = &answer {
-        let (got, want) = (error.op, request.op());
+        let got = error.op;
         finding.require(got == want, || format!("the error names {got:?}, the request was {want:?}"));
     }
     require_refused(&mut finding, what, answer)?;

@@ -4,7 +4,7 @@ use modelbench_contract::{Class, DType, NumericProfile};
 
 use super::finding::{CheckError, Finding};
 use super::models::Models;
-use super::{caps, collectives, contract, evict, forward, generation, ops, state};
+use super::{caps, collectives, contract, endurance, evict, forward, generation, metamorphic, ops, state};
 use crate::compare::{GARBAGE, Question};
 use crate::suite::{AxisValue, Case, SuiteError, Tolerance};
 use crate::worker::{MemoryMeter, Remote};
@@ -37,6 +37,8 @@ fn axes(check: &str) -> Option<Vec<&'static str>> {
                 .or_else(|| caps::axes(check))
                 .or_else(|| collectives::axes(check))
                 .or_else(|| state::axes(check))
+                .or_else(|| metamorphic::axes(check))
+                .or_else(|| endurance::axes(check))
                 .map(<[_]>::to_vec);
         }
     };
@@ -58,6 +60,8 @@ fn names(axis: &str, check: &str) -> Option<Vec<&'static str>> {
         ("graph", _) => Some(caps::GRAPHS.to_vec()),
         ("what", "graph-refusal") => Some(caps::REFUSALS.to_vec()),
         ("op", _) => Some(state::OPS.to_vec()),
+        ("what", "leak") => Some(endurance::LEAKS.to_vec()),
+        ("what", "out-of-memory") => Some(endurance::SHORTAGES.to_vec()),
         _ => None,
     }
 }
@@ -121,6 +125,10 @@ pub fn check(case: &Case, remote: &mut Remote, bench: &mut Bench<'_>) -> Result<
             caps::check(case, remote, caps::Lab { seed: *seed, profile, memory: *memory })
         }
         name if state::axes(name).is_some() => state::check(case, *seed, remote, *class, profile),
+        name if metamorphic::axes(name).is_some() => metamorphic::check(case, *seed, remote, *class, profile),
+        name if endurance::axes(name).is_some() => {
+            endurance::check(case, *seed, remote, *class, profile, *memory)
+        }
         _ => collectives::check(case, *seed, remote),
     }
 }

@@ -19,7 +19,7 @@ pub use explain::explain;
 pub use known::{Kept, Known};
 pub use live::Live;
 pub use patterns::PATTERNS;
-pub use plan::{OpPlan, axes};
+pub use plan::{Call, OpPlan, axes};
 pub use plants::names as plant_names;
 pub use question::question;
 pub use truth::{allowance, truth};
