@@ -13,6 +13,7 @@ pub mod gate;
 pub mod json;
 pub mod keys;
 pub mod label;
+pub mod numerics;
 pub mod outcome;
 pub mod publish;
 pub mod record;

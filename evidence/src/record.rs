@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use modelbench_contract::{Cap, Identity};
 use serde::{Deserialize, Serialize};
 
+use crate::numerics::Numerics;
 use crate::outcome::{Outcome, Verdict};
 
 /// Identifies the format of `results.jsonl`.
@@ -144,6 +145,10 @@ pub struct Quality {
     /// Mean of the signed error divided by bound.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bias: Option<f64>,
+    /// Of the elements with an error, the share whose result is too small in magnitude: about one half where results
+    /// are rounded to nearest, 1 where they are truncated.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub inward: Option<f64>,
 }
 
 /// A line per case.
@@ -178,6 +183,9 @@ pub struct CaseRecord {
     /// Notes that explain a pass: near-ties, a sandbox measure that does not apply.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
+    /// What the case found out about the backend's arithmetic, if that is what it is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub numerics: Option<Numerics>,
     /// Wall time in milliseconds: the only field of the line that differs between equal runs.
     pub ms: u64,
 }

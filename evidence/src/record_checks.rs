@@ -99,10 +99,18 @@ pub(crate) fn case(case: &CaseRecord, caps: &Caps) -> Result<(), FieldError> {
         let limit = format!("at most quality.bits_compared = {}", quality.bits_compared);
         wrong("quality.bits_differ", quality.bits_differ.to_string(), limit)
     })?;
-    for (name, value) in [("worst", quality.worst), ("p99", quality.p99), ("bias", quality.bias)] {
+    for (name, value) in
+        [("worst", quality.worst), ("p99", quality.p99), ("bias", quality.bias), ("inward", quality.inward)]
+    {
         require(value.is_none_or(f64::is_finite), || {
             let expected = "a finite number; write the largest finite one for an infinite ratio";
             wrong(format!("quality.{name}"), value.unwrap_or_default().to_string(), expected)
+        })?;
+    }
+    if let Some(numerics) = &case.numerics {
+        require(case.subject == numerics.op.as_str(), || {
+            let expected = format!("{:?}, the subject of the case", case.subject);
+            wrong("numerics.op", numerics.op.as_str(), expected)
         })?;
     }
     // The gate decides by op names, so a name that it does not know could hide a delegated matmul.

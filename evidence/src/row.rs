@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use modelbench_contract::{Cap, Class, DeviceKind, NumericProfile, Op};
+use modelbench_contract::{Cap, Class, DeviceKind, Op};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -12,6 +12,7 @@ use crate::gaps::Gap;
 use crate::gate::{self, Gate};
 use crate::json::decimal;
 use crate::label::{self, Derived, Label};
+use crate::numerics::{self, NumericsRow};
 use crate::record::{CaseRecord, Rung};
 use crate::results::{RESULTS_FILE, Results};
 use crate::time::{self, TimeError};
@@ -48,8 +49,8 @@ row_struct! {
         backend: BackendRow,
         /// Caps.
         caps: CapsRow,
-        /// Declared arithmetic, which the bounds were derived from.
-        numerics: NumericProfile,
+        /// Declared arithmetic, which the bounds were derived from, and the arithmetic that the answers show.
+        numerics: NumericsRow,
         /// Where it ran.
         hardware: HardwareRow,
         /// What it ran.
@@ -291,7 +292,7 @@ impl Predicate {
                 proven: caps_proven,
                 unproven: caps_unproven,
             },
-            numerics: backend.numerics,
+            numerics: numerics::infer(backend.numerics, cases),
             hardware: HardwareRow {
                 kind: backend.device.kind,
                 name: backend.device.hardware.clone(),

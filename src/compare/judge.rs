@@ -37,6 +37,7 @@ pub fn judge(want: &Want, got: &[f32], slack: f64) -> Judgement {
     }
     let mut ratios = Vec::with_capacity(count);
     let (mut failed, mut lines, mut bias) = (0u64, Vec::new(), 0.0);
+    let (mut inward, mut off) = (0u64, 0u64);
     for (i, &got) in got.iter().enumerate() {
         let (want, bound) = match want {
             Want::Exact(values) => (f64::from(values[i]), 0.0),
@@ -64,6 +65,10 @@ pub fn judge(want: &Want, got: &[f32], slack: f64) -> Judgement {
             let ratio = error / bound;
             bias += ratio;
             ratios.push(ratio.abs());
+            if error != 0.0 && want != 0.0 {
+                off += 1;
+                inward += u64::from(error.is_sign_negative() != want.is_sign_negative());
+            }
         }
     }
     let wrong = (failed > 0).then(|| {
@@ -71,7 +76,8 @@ pub fn judge(want: &Want, got: &[f32], slack: f64) -> Judgement {
         let rest = if more > 0 { format!("; {more} more") } else { String::new() };
         format!("{failed} of {count} elements are wrong: {}{rest}", lines.join("; "))
     });
-    Judgement { quality: quality(count, ratios, bias), wrong }
+    let inward = (off > 0).then(|| inward as f64 / off as f64);
+    Judgement { quality: Quality { inward, ..quality(count, ratios, bias) }, wrong }
 }
 
 fn quality(elements: usize, mut ratios: Vec<f64>, bias: f64) -> Quality {

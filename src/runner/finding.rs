@@ -1,6 +1,7 @@
 //! What a check found, and what can stop it.
 
 use modelbench_contract::{BackendError, ErrorKind};
+use modelbench_evidence::numerics::Numerics;
 use modelbench_evidence::outcome::Outcome;
 use modelbench_evidence::record::Quality;
 use sha2::{Digest, Sha256};
@@ -34,6 +35,8 @@ pub struct Finding {
     pub delegated: std::collections::BTreeMap<String, u64>,
     /// Notes on a pass.
     pub notes: Vec<String>,
+    /// What was found out about the backend's arithmetic.
+    pub numerics: Option<Numerics>,
     outputs: Sha256,
 }
 
@@ -66,6 +69,10 @@ impl Finding {
         };
         let (n, m) = (self.quality.elements as f64, part.elements as f64);
         self.quality.bias = match (self.quality.bias, part.bias) {
+            (Some(a), Some(b)) if n + m > 0.0 => Some((a * n + b * m) / (n + m)),
+            (a, b) => a.or(b),
+        };
+        self.quality.inward = match (self.quality.inward, part.inward) {
             (Some(a), Some(b)) if n + m > 0.0 => Some((a * n + b * m) / (n + m)),
             (a, b) => a.or(b),
         };

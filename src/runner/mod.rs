@@ -17,6 +17,7 @@ mod knowledge;
 mod kv_rows;
 mod metamorphic;
 mod models;
+mod numerics;
 mod ops;
 
 mod refusal;

@@ -4,7 +4,9 @@ use modelbench_contract::{Class, DType, NumericProfile};
 
 use super::finding::{CheckError, Finding};
 use super::models::Models;
-use super::{caps, collectives, contract, endurance, evict, forward, generation, metamorphic, ops, state};
+use super::{
+    caps, collectives, contract, endurance, evict, forward, generation, metamorphic, numerics, ops, state,
+};
 use crate::compare::{GARBAGE, Question};
 use crate::suite::{AxisValue, Case, SuiteError, Tolerance};
 use crate::worker::{MemoryMeter, Remote};
@@ -39,6 +41,7 @@ fn axes(check: &str) -> Option<Vec<&'static str>> {
                 .or_else(|| state::axes(check))
                 .or_else(|| metamorphic::axes(check))
                 .or_else(|| endurance::axes(check))
+                .or_else(|| numerics::axes(check))
                 .map(<[_]>::to_vec);
         }
     };
@@ -59,6 +62,8 @@ fn names(axis: &str, check: &str) -> Option<Vec<&'static str>> {
         ("dtype", _) => Some(DType::ALL.iter().map(|dtype| dtype.as_str()).collect()),
         ("graph", _) => Some(caps::GRAPHS.to_vec()),
         ("what", "graph-refusal") => Some(caps::REFUSALS.to_vec()),
+        ("op", "numerics") => Some(numerics::OPS.to_vec()),
+        ("aspect", "numerics") => Some(numerics::ASPECTS.to_vec()),
         ("op", _) => Some(state::OPS.to_vec()),
         ("what", "leak") => Some(endurance::LEAKS.to_vec()),
         ("what", "out-of-memory") => Some(endurance::SHORTAGES.to_vec()),
@@ -102,9 +107,10 @@ pub fn validate(case: &Case) -> Result<(), SuiteError> {
 
 /// What the record calls the case's subject: the op for a case of one op, the cap for a proof, else the check.
 pub fn subject(case: &Case) -> String {
-    match case.group.proves {
-        Some(cap) => cap.as_str().to_owned(),
-        None => case.group.check.clone(),
+    match (case.group.proves, case.text("op")) {
+        (Some(cap), _) => cap.as_str().to_owned(),
+        (None, Ok(op)) if case.group.check == "numerics" => op.to_owned(),
+        _ => case.group.check.clone(),
     }
 }
 
@@ -120,6 +126,7 @@ pub fn check(case: &Case, remote: &mut Remote, bench: &mut Bench<'_>) -> Result<
         "evict" => evict::check(case, *seed, remote, profile),
         name if generation::CHECKS.contains(&name) => generation::check(case, *seed, models, remote, profile),
         name if ops::axes(name).is_some() => ops::check(case, *seed, kept, remote, *class, profile),
+        "numerics" => numerics::check(case, *seed, remote, *class, profile),
         name if contract::axes(name).is_some() => contract::check(case, *seed, remote),
         name if caps::axes(name).is_some() => {
             caps::check(case, remote, caps::Lab { seed: *seed, profile, memory: *memory })
@@ -164,6 +171,9 @@ pub fn explain(case: &Case, seed: u64) -> Result<Vec<String>, CheckError> {
         Tolerance::Ensemble { runs, multiple, cosine_floor, .. } => lines.push(format!(
             "rule       |got - want| <= {multiple} * the largest deviation over {runs} perturbed references; cosine >= {cosine_floor}"
         )),
+    }
+    if numerics::axes(&case.group.check).is_some() {
+        lines.extend(numerics::explain(case, seed)?);
     }
     if ops::axes(&case.group.check).is_some() {
         lines.extend(ops::explain(case, seed)?);

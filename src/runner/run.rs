@@ -172,6 +172,7 @@ impl Post {
             delegated: BTreeMap::new(),
             output_sha256: Finding::default().output_sha256(),
             notes: Vec::new(),
+            numerics: None,
             ms: 0,
         };
         record.outcome = match case.group.proves {
@@ -236,6 +237,7 @@ fn attempt(
             record.quality = finding.quality;
             record.output_sha256 = finding.output_sha256();
             record.notes.clone_from(&finding.notes);
+            record.numerics = finding.numerics;
             record.delegated.clone_from(&finding.delegated);
             for (op, count) in sent {
                 let new = count - counted.get(&op).copied().unwrap_or(0);

@@ -85,6 +85,7 @@ pub(crate) fn case(id: &str, subject: &str) -> CaseRecord {
             worst: Some(0.406_25),
             p99: Some(0.25),
             bias: Some(-1e-3),
+            inward: Some(0.5),
         },
         native: BTreeMap::from([(
             if subject.chars().all(|c| c.is_lowercase() || c == '_') { subject } else { "matmul" }.into(),
@@ -93,6 +94,7 @@ pub(crate) fn case(id: &str, subject: &str) -> CaseRecord {
         delegated: BTreeMap::new(),
         output_sha256: "e".repeat(64),
         notes: Vec::new(),
+        numerics: None,
         ms: 1,
     }
 }

@@ -15,6 +15,7 @@ mod truth;
 use modelbench_contract::{Backend, Class, NumericProfile};
 
 use execute::execute;
+pub use execute::run_once;
 pub use explain::explain;
 pub use known::{Kept, Known};
 pub use live::Live;
@@ -22,7 +23,7 @@ pub use patterns::PATTERNS;
 pub use plan::{Call, OpPlan, axes};
 pub use plants::names as plant_names;
 pub use question::question;
-pub use truth::{allowance, truth};
+pub use truth::{allowance, ask, truth};
 
 use super::finding::{CheckError, Finding};
 use crate::compare::{bits_differ, judge, mistrust};

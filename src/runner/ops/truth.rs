@@ -65,7 +65,11 @@ fn exact(case: &Case, plan: &OpPlan, profile: &NumericProfile) -> Result<Want, C
     Ok(Want::Exact(bounded.want.iter().map(|&want| want as f32).collect()))
 }
 
-fn ask(
+/// The oracle's answer to a plan, for a given arithmetic.
+///
+/// # Errors
+/// [`OracleError`] if the operands do not fit each other or leave the range of the arithmetic.
+pub fn ask(
     plan: &OpPlan,
     profile: &NumericProfile,
     allowance: &Allowance,
