@@ -64,6 +64,9 @@ pub(super) struct RunArgs {
     /// Print only the verdict
     #[arg(long, conflicts_with = "json")]
     pub quiet: bool,
+    /// Print the inferred arithmetic of every op, and how its errors lie within their bounds
+    #[arg(long, conflicts_with = "quiet")]
+    pub numerics: bool,
     /// Print one JSON object on standard output
     #[arg(long)]
     pub json: bool,

@@ -203,6 +203,10 @@ fn show(args: &RunArgs, summary: &Summary, code: u8) -> std::io::Result<()> {
         report::verdict(summary, &mut out, style)
     } else {
         report::print(summary, &mut out, style)?;
+        if args.numerics {
+            writeln!(out)?;
+            report::print_numerics(summary, &mut out, style)?;
+        }
         if summary.header.backend.class == Class::Reference && summary.gate.required {
             writeln!(out, "cpu-ref is the reference: it cannot show that it is not")?;
         }

@@ -74,7 +74,7 @@ impl Summary {
             "model": self.header.model, "suite": self.header.suite, "seed": self.header.seed,
             "rungs": rungs, "gate": self.gate, "gaps": self.derived.gaps, "failures": failures,
             "results": self.folder.join("results.jsonl"), "row": self.row.as_ref().map(|(path, _)| path),
-            "key": self.row.as_ref().map(|(_, key)| key),
+            "key": self.row.as_ref().map(|(_, key)| key), "numerics": super::numerics::json(self),
         })
     }
 }

@@ -73,15 +73,7 @@ fn head(summary: &Summary, out: &mut impl Write) -> io::Result<()> {
         backend.tier,
         backend.device.hardware
     )?;
-    let numerics = &backend.numerics;
-    writeln!(
-        out,
-        "numerics   declared, not measured: operands {}, accumulate {}, denormals {}, {}",
-        numerics.operand.as_str(),
-        numerics.accumulator.as_str(),
-        if numerics.flush_to_zero { "flushed" } else { "kept" },
-        if numerics.deterministic { "deterministic" } else { "non-deterministic" }
-    )?;
+    writeln!(out, "numerics   {}", super::numerics::head(summary))?;
     let model = &header.model;
     let layers = model.shape.get("layers").copied().unwrap_or(0);
     writeln!(

@@ -5,6 +5,7 @@
 mod caps;
 mod evidence;
 mod faults;
+mod numerics;
 mod repeat;
 mod run;
 mod selftest;
