@@ -69,35 +69,46 @@ pub fn attention(
         );
         return Err(OracleError::Size { op: OP, why });
     }
-    let flush = profile.flush_to_zero;
-    let ctx = Context {
-        w: Arith::new(working_precision(profile), flush),
-        operand: Arith::new(profile.operand, flush),
-        scale: f64::from(spec.scale),
-        allowance,
-    };
+    let ctx = Context::new(spec, profile, allowance);
     for (what, x) in [("q", input.q), ("keys", input.keys), ("values", input.values)] {
         ctx.operand.check_operands(OP, what, x)?;
     }
     let load = |x: &[f32]| -> Vec<Val> { x.iter().map(|&v| ctx.operand.load(v)).collect() };
     let (q, keys, values) = (load(input.q), load(input.keys), load(input.values));
     let mut bounded = Bounded::with_capacity(input.q.len());
+    attended(&ctx, spec, [&q, &keys, &values], (input.kv_heads, dim))?
+        .into_iter()
+        .for_each(|v| bounded.push(v));
+    Ok(bounded)
+}
+
+/// Attention of operands `q, keys, values` that have errors of their own; sizes, `(kv_heads, head_dim)` and the rest, are
+/// checked by the caller.
+pub(super) fn attended(
+    ctx: &Context<'_>,
+    spec: &AttentionSpec,
+    [q, keys, values]: [&[Val]; 3],
+    (kv_heads, dim): (usize, usize),
+) -> Result<Vec<Val>, OracleError> {
+    let (kv_row, q_row) = (kv_heads * dim, kv_heads * spec.group * dim);
+    let (rows, len) = (q.len() / q_row, keys.len() / kv_row);
+    let mut all = Vec::with_capacity(q.len());
     for row in 0..rows {
         let visible = if spec.causal { len - rows + 1 + row } else { len };
-        for head in 0..input.kv_heads * spec.group {
+        for head in 0..kv_heads * spec.group {
             let q = &q[row * q_row + head * dim..][..dim];
             let at = (head / spec.group) * dim;
             let key = |j: usize| &keys[j * kv_row + at..][..dim];
             let value = |j: usize| &values[j * kv_row + at..][..dim];
             let scores: Vec<Val> = (0..visible).map(|j| ctx.score(q, key(j))).collect::<Result<_, _>>()?;
             let softmax = ctx.softmax(&scores);
-            (0..dim).for_each(|d| bounded.push(ctx.mix(&softmax, |j| &value(j)[d])));
+            (0..dim).for_each(|d| all.push(ctx.mix(&softmax, |j| &value(j)[d])));
         }
     }
-    Ok(bounded)
+    Ok(all)
 }
 
-struct Context<'a> {
+pub(super) struct Context<'a> {
     /// Sums, softmax and everything else.
     w: Arith,
     /// Operands of the two products.
@@ -137,7 +148,21 @@ struct Softmax {
     sum_error: f64,
 }
 
-impl Context<'_> {
+impl<'a> Context<'a> {
+    pub(super) fn new(
+        spec: &AttentionSpec,
+        profile: &NumericProfile,
+        allowance: &'a Allowance,
+    ) -> Context<'a> {
+        let flush = profile.flush_to_zero;
+        Context {
+            w: Arith::new(working_precision(profile), flush),
+            operand: Arith::new(profile.operand, flush),
+            scale: f64::from(spec.scale),
+            allowance,
+        }
+    }
+
     fn score(&self, q: &[Val], k: &[Val]) -> Result<Val, OracleError> {
         let (mut dot, mut size, mut e) = (0.0, 0.0, 0.0);
         for (q, k) in q.iter().zip(k) {

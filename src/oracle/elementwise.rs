@@ -28,22 +28,27 @@ pub fn swiglu(
     arith.check_operands(OP, "up", up)?;
     let mut bounded = Bounded::with_capacity(gate.len());
     for (&gate, &up) in gate.iter().zip(up) {
-        let g = arith.load(gate);
-        let t = arith.exp(Val { v: -g.v, e: g.e }, allowance.exp_ulp);
-        // Below -709.8 even float64 overflows, and an infinite exponential has no error to add.
-        let mut silu = if t.v.is_infinite() || t.v + t.e > arith.max {
-            // The value tends to g*exp(g), which float64 still holds where f32 has overflowed.
-            let v = g.v / (1.0 + t.v);
-            Val { v, e: v.abs() * (1.0 + arith.relative(allowance.div_ulp)) + arith.eta }
-        } else {
-            arith.div(g, arith.add(Val::exact(1.0), t), allowance.div_ulp)
-        };
-        silu.e += arith.u * (silu.v.abs() + silu.e) + arith.eta * (1.0 + g.v.abs());
-        let y = arith.mul(silu, arith.load(up));
-        arith.check_range(OP, "a result", y.v.abs())?;
-        bounded.push(y);
+        bounded.push(gated(arith.load(gate), arith.load(up), &arith, allowance)?);
     }
     Ok(bounded)
+}
+
+/// `g / (1 + exp(-g)) * up` of values with errors.
+pub(super) fn gated(g: Val, up: Val, arith: &Arith, allowance: &Allowance) -> Result<Val, OracleError> {
+    let t = arith.exp(Val { v: -g.v, e: g.e }, allowance.exp_ulp);
+    // Below -709.8 even float64 overflows, and an infinite exponential has no error to add.
+    let mut silu = if t.v.is_infinite() || t.v + t.e > arith.max {
+        // The value tends to g*exp(g), which float64 still holds where f32 has overflowed. An error of g moves it by at
+        // most that error, since the slope of silu is then below 1.
+        let v = g.v / (1.0 + t.v);
+        Val { v, e: g.e + v.abs() * (1.0 + arith.relative(allowance.div_ulp)) + arith.eta }
+    } else {
+        arith.div(g, arith.add(Val::exact(1.0), t), allowance.div_ulp)
+    };
+    silu.e += arith.u * (silu.v.abs() + silu.e) + arith.eta * (1.0 + g.v.abs());
+    let y = arith.mul(silu, up);
+    arith.check_range("swiglu", "a result", y.v.abs())?;
+    Ok(y)
 }
 
 /// `dst + src`, elementwise; shapes are equal. One rounding: `u*|want|`, and what is flushed.

@@ -62,7 +62,6 @@ pub fn matmul(
         check_len(OP, "the magnitudes of w", magnitudes.len(), &[out, k])?;
     }
     let flush = profile.flush_to_zero;
-    let acc = Arith::new(profile.accumulator, flush);
     let last = Arith::new(working_precision(profile), flush);
     let operand = Arith::new(profile.operand, flush);
     let int8 = profile.q8_activation == Activation::Int8 && w.dtype == DType::Q8_0;
@@ -79,6 +78,25 @@ pub fn matmul(
     } else {
         x.iter().map(|&v| operand.load(v)).collect()
     };
+    let mut bounded = Bounded::with_capacity(rows * out);
+    product(w, &xs, k, profile)?.into_iter().for_each(|v| bounded.push(v));
+    Ok(bounded)
+}
+
+/// The products with rows of activations that have errors of their own; sizes are checked by the caller.
+pub(super) fn product(
+    w: &Weight<'_>,
+    xs: &[Val],
+    k: usize,
+    profile: &NumericProfile,
+) -> Result<Vec<Val>, OracleError> {
+    const OP: &str = "matmul";
+    let (out, rows) = (w.values.len() / k, xs.len() / k);
+    let flush = profile.flush_to_zero;
+    let acc = Arith::new(profile.accumulator, flush);
+    let last = Arith::new(working_precision(profile), flush);
+    let operand = Arith::new(profile.operand, flush);
+    let int8 = profile.q8_activation == Activation::Int8 && w.dtype == DType::Q8_0;
     let extra = dequantisation_roundings(w.dtype, k);
     let growth = acc.growth(k as f64 + extra);
     let underflow = k as f64 * (acc.eta + acc.eta_sum) * (1.0 + growth);
@@ -109,11 +127,7 @@ pub fn matmul(
                 .collect::<Result<Vec<Val>, OracleError>>()
         })
         .collect::<Result<_, _>>()?;
-    let mut bounded = Bounded::with_capacity(rows * out);
-    for row in 0..rows {
-        columns.iter().for_each(|column| bounded.push(column[row]));
-    }
-    Ok(bounded)
+    Ok((0..rows).flat_map(|row| columns.iter().map(move |column| column[row])).collect())
 }
 
 /// Roundings that a term meets beyond those of a plain dot product: a scale, its product with the activation's scale,

@@ -33,19 +33,32 @@ pub fn rms_norm(
     let arith = Arith::new(working_precision(profile), profile.flush_to_zero);
     arith.check_operands(OP, "x", x)?;
     arith.check_operands(OP, "weight", weight)?;
+    let x: Vec<Val> = x.iter().map(|&v| arith.load(v)).collect();
     let mut bounded = Bounded::with_capacity(x.len());
-    for row in x.chunks(n) {
-        let row: Vec<Val> = row.iter().map(|&v| arith.load(v)).collect();
-        let inv = inverse_root(&row, eps, &arith, allowance)?;
+    normalised(&x, weight, eps, &arith, allowance)?.into_iter().for_each(|y| bounded.push(y));
+    Ok(bounded)
+}
+
+/// Rows of values with errors, normalised.
+pub(super) fn normalised(
+    x: &[Val],
+    weight: &[f32],
+    eps: f32,
+    arith: &Arith,
+    allowance: &Allowance,
+) -> Result<Vec<Val>, OracleError> {
+    let mut all = Vec::with_capacity(x.len());
+    for row in x.chunks(weight.len().max(1)) {
+        let inv = inverse_root(row, eps, arith, allowance)?;
         for (&x, &w) in row.iter().zip(weight) {
             let w = arith.load(w);
             let mut y = arith.mul(arith.mul(x, inv), w);
             // An implementation may multiply by inv*weight instead; its product may be the one that underflows.
             y.e += arith.eta * x.v.abs();
-            bounded.push(y);
+            all.push(y);
         }
     }
-    Ok(bounded)
+    Ok(all)
 }
 
 fn inverse_root(row: &[Val], eps: f32, arith: &Arith, allowance: &Allowance) -> Result<Val, OracleError> {

@@ -40,23 +40,35 @@ pub fn rope(
     let rows = check_rows(OP, "x", x.len(), width)?;
     let arith = Arith::new(working_precision(profile), profile.flush_to_zero);
     arith.check_operands(OP, "x", x)?;
-    let half = dim / 2;
+    let x: Vec<Val> = x.iter().map(|&v| arith.load(v)).collect();
+    let mut bounded = Bounded::with_capacity(x.len());
+    rotated(&x, rows, spec, &arith, allowance).into_iter().for_each(|v| bounded.push(v));
+    Ok(bounded)
+}
+
+/// `rows` rows of values with errors, rotated.
+pub(super) fn rotated(
+    x: &[Val],
+    rows: usize,
+    spec: RopeSpec,
+    arith: &Arith,
+    allowance: &Allowance,
+) -> Vec<Val> {
+    let (width, half) = (spec.n_heads * spec.head_dim, spec.head_dim / 2);
     let mut out = vec![Val::exact(0.0); x.len()];
     for row in 0..rows {
         for j in 0..half {
-            let (cos, sin) = rotation(spec.pos + row, j, spec, &arith, allowance);
+            let (cos, sin) = rotation(spec.pos + row, j, spec, arith, allowance);
             for head in 0..spec.n_heads {
-                let first = row * width + head * dim + j;
-                let (a, b) = (arith.load(x[first]), arith.load(x[first + half]));
+                let first = row * width + head * spec.head_dim + j;
+                let (a, b) = (x[first], x[first + half]);
                 let minus = Val { v: -b.v, e: b.e };
                 out[first] = arith.add(arith.mul(a, cos), arith.mul(minus, sin));
                 out[first + half] = arith.add(arith.mul(b, cos), arith.mul(a, sin));
             }
         }
     }
-    let mut bounded = Bounded::with_capacity(x.len());
-    out.into_iter().for_each(|v| bounded.push(v));
-    Ok(bounded)
+    out
 }
 
 fn rotation(pos: usize, j: usize, spec: RopeSpec, arith: &Arith, allowance: &Allowance) -> (Val, Val) {

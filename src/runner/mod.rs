@@ -15,6 +15,7 @@ mod generation;
 mod host_help;
 mod knowledge;
 mod kv_rows;
+mod layer;
 mod metamorphic;
 mod models;
 mod numerics;

@@ -5,7 +5,8 @@ use modelbench_contract::{Class, DType, NumericProfile};
 use super::finding::{CheckError, Finding};
 use super::models::Models;
 use super::{
-    caps, collectives, contract, endurance, evict, forward, generation, metamorphic, numerics, ops, state,
+    caps, collectives, contract, endurance, evict, forward, generation, layer, metamorphic, numerics, ops,
+    state,
 };
 use crate::compare::{GARBAGE, Question};
 use crate::suite::{AxisValue, Case, SuiteError, Tolerance};
@@ -32,6 +33,7 @@ fn axes(check: &str) -> Option<Vec<&'static str>> {
     let fixed: &[&str] = match check {
         "forward" => &forward::AXES,
         "evict" => &evict::AXES,
+        "layer" => &layer::AXES,
         check if generation::CHECKS.contains(&check) => &["model"],
         check => {
             return ops::axes(check)
@@ -124,6 +126,7 @@ pub fn check(case: &Case, remote: &mut Remote, bench: &mut Bench<'_>) -> Result<
     match case.group.check.as_str() {
         "forward" => forward::check(case, *seed, models, remote, *class, profile),
         "evict" => evict::check(case, *seed, remote, profile),
+        "layer" => layer::check(case, *seed, remote, *class, profile),
         name if generation::CHECKS.contains(&name) => generation::check(case, *seed, models, remote, profile),
         name if ops::axes(name).is_some() => ops::check(case, *seed, kept, remote, *class, profile),
         "numerics" => numerics::check(case, *seed, remote, *class, profile),
@@ -142,7 +145,7 @@ pub fn check(case: &Case, remote: &mut Remote, bench: &mut Bench<'_>) -> Result<
 
 /// True if the case compares numbers with an oracle, so that it can be tried on wrong answers before any backend.
 pub fn asks(case: &Case) -> bool {
-    ops::axes(&case.group.check).is_some()
+    case.group.check == "layer" || ops::axes(&case.group.check).is_some()
 }
 
 /// What such a case wants, for a backend that declares plain f32.
@@ -150,7 +153,8 @@ pub fn asks(case: &Case) -> bool {
 /// # Errors
 /// A suite error or a defect of the kit.
 pub fn question(case: &Case, seed: u64) -> Result<Question, CheckError> {
-    ops::question(&case.drawn(seed), seed)
+    let case = case.drawn(seed);
+    if case.group.check == "layer" { layer::question(&case, seed) } else { ops::question(&case, seed) }
 }
 
 /// Lines that say how the truth of a case is found, with its numbers where they follow from the case alone.
