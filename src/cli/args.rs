@@ -183,6 +183,9 @@ pub(super) struct SelftestArgs {
     /// Write what catches each behaviour to this file
     #[arg(long, value_name = "FILE")]
     pub write: Option<PathBuf>,
+    /// Suite tree to use in place of the embedded one
+    #[arg(long, value_name = "DIR")]
+    pub suites: Option<PathBuf>,
     /// Print one JSON object on standard output
     #[arg(long)]
     pub json: bool,

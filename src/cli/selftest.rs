@@ -17,7 +17,7 @@ const SET: &str = "full";
 pub(super) fn run(args: &SelftestArgs, out: &mut impl Write) -> Result<u8, Failure> {
     let behaviours = chosen(args.only.as_deref())?;
     let wanted = args.killers.as_deref().map(Killers::read).transpose()?;
-    let suites = load::suites(None)?;
+    let suites = load::suites(args.suites.as_deref())?;
     let set = suites.set(SET)?;
     let order = selftest::mixed(&set.cases);
     let bench = Bench { set: &set, order, suite_digest: suites.digest.clone(), seed: args.seed };
