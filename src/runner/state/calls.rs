@@ -122,13 +122,18 @@ pub(super) fn mutations(
     let (mut mutations, mut plans) = (Vec::new(), vec![plan.clone()]);
     for operand in f32_operands(&plan) {
         let values = &plan.operands[operand].values;
-        let added: Vec<f32> = values.iter().enumerate().map(|(i, x)| [*x, -2.0 * x, 0.0][i % 3]).collect();
-        let sum = values.iter().zip(&added).map(|(x, d)| x + d).collect();
-        let pair = [plan.clone(), with_operand(&plan, operand, sum)?];
-        if Truths::of_plans(case, &pair, profile)?.differ(0, 1) {
-            let [before, after] = pair;
-            plans.push(after);
-            mutations.push(Mutation { operand, added, before });
+        // The largest of some logits stays the largest when it doubles: one of the three turns inverts it.
+        for turn in 0..3 {
+            let change = |(i, x): (usize, &f32)| [*x, -2.0 * x, 0.0][(i + turn) % 3];
+            let added: Vec<f32> = values.iter().enumerate().map(change).collect();
+            let sum = values.iter().zip(&added).map(|(x, d)| x + d).collect();
+            let pair = [plan.clone(), with_operand(&plan, operand, sum)?];
+            if Truths::of_plans(case, &pair, profile)?.differ(0, 1) {
+                let [before, after] = pair;
+                plans.push(after);
+                mutations.push(Mutation { operand, added, before });
+                break;
+            }
         }
     }
     if mutations.is_empty() {

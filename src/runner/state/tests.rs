@@ -39,6 +39,19 @@ fn an_honest_backend_passes() {
     }
 }
 
+#[test]
+fn every_seed_gives_a_change_that_shows() {
+    for case in cases("r1/state/mutated-handle/argmax/").iter().chain(&cases("r1/state/same-prefix/argmax/"))
+    {
+        for seed in 0..40 {
+            let mut backend = Faulty::honest();
+            let profile = backend.numerics();
+            let wrong = defects(super::check(case, seed, &mut backend, Class::Approx, &profile));
+            assert_eq!(wrong, [""; 0], "{} with seed {seed}", case.id);
+        }
+    }
+}
+
 /// The last elements of a result are whatever the memory held before.
 fn unwritten(count: usize, from: usize) -> Faulty {
     Faulty::spoiling(move |seen, values| {
