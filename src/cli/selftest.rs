@@ -13,6 +13,8 @@ use crate::suite;
 
 /// The set that the zoo is tried on.
 const SET: &str = "full";
+/// The set that allowed variations must survive.
+const SHORT: &str = "smoke";
 
 pub(super) fn run(args: &SelftestArgs, out: &mut impl Write) -> Result<u8, Failure> {
     let behaviours = chosen(args.only.as_deref())?;
@@ -20,7 +22,8 @@ pub(super) fn run(args: &SelftestArgs, out: &mut impl Write) -> Result<u8, Failu
     let suites = load::suites(args.suites.as_deref())?;
     let set = suites.set(SET)?;
     let order = selftest::mixed(&set.cases);
-    let bench = Bench { set: &set, order, suite_digest: suites.digest.clone(), seed: args.seed };
+    let short = suites.set(SHORT)?.cases.into_iter().map(|case| case.id).collect();
+    let bench = Bench { set: &set, order, short, suite_digest: suites.digest.clone(), seed: args.seed };
     let jobs = match args.jobs {
         Some(jobs) => usize::from(jobs),
         None => std::thread::available_parallelism().map_or(1, usize::from),
@@ -97,7 +100,7 @@ fn line(trial: &Trial, all: usize, out: &mut impl Write) -> std::io::Result<()> 
     };
     let by: Vec<String> = trial.killers.iter().map(|k| format!("{} ({})", k.by, k.how)).collect();
     let why = match (trial.behaviour.allowed, by.len()) {
-        (true, 0) => format!("allowed, by all {all} cases, gate and label"),
+        (true, 0) => format!("allowed, by all {} cases that it met, gate and label", trial.cases),
         (true, _) => format!("although it is allowed, by {}", by.join(", ")),
         (false, 0) => format!("none of {all} cases, gate and label reject it: {}", trial.behaviour.about),
         (false, 1) => format!("by {}, one killer only: nothing else of {all} cases, gate and label", by[0]),
