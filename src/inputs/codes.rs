@@ -73,7 +73,11 @@ pub(super) fn integers(shape: [usize; 2], bits: u8, source: &Source<'_>) -> Code
     let scale = |s: usize| match exact {
         // The first block of a row keeps the unit, so that sums of odd numbers stay odd in it.
         Some(exponent) => {
-            let step = if axis == 1 && s % grid > 0 { stream.below(s as u64 | 1 << 59, 2) as i32 } else { 0 };
+            let step = if axis == 1 && !s.is_multiple_of(grid) {
+                stream.below(s as u64 | 1 << 59, 2) as i32
+            } else {
+                0
+            };
             power_of_two(exponent + step)
         }
         None => {

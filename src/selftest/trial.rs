@@ -57,7 +57,7 @@ pub struct Killer {
 pub struct Trial {
     /// The behaviour.
     pub behaviour: &'static Behaviour,
-    /// What rejected it, at most [`ENOUGH`], in the order in which it was met.
+    /// What rejected it, at most two, in the order in which it was met.
     pub killers: Vec<Killer>,
     /// Cases that ran.
     pub cases: usize,

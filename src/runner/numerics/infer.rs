@@ -270,7 +270,7 @@ impl Scale<'_> {
         if let Some(x) = coded.plan.operands.get_mut(1) {
             let code = |block: &[f32]| through_codes(block, round);
             let values: Vec<f32> = x.values.chunks(BLOCK).flat_map(code).collect();
-            *x = Operand::from_f32(x.name, &x.shape().to_vec(), values)?;
+            *x = Operand::from_f32(x.name, x.shape(), values)?;
         }
         coded.kind = Kind::Plain;
         let mut truth = self.plain(&coded)?;

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use modelbench_contract::{Backend, Class, Op};
 
 use super::super::faulty::{Faulty, cases, defects};
+use super::super::ops::Kept;
 
 /// Defects that the check of a case finds in a backend.
 fn found(case: &crate::suite::Case, mut backend: Faulty) -> Vec<String> {
@@ -177,6 +178,13 @@ fn a_store_that_attention_changes_is_found() {
         }
     });
     let profile = backend.numerics();
-    let wrong = defects(super::super::ops::check(case, 1, &mut backend, Class::Approx, &profile));
+    let wrong = defects(super::super::ops::check(
+        case,
+        1,
+        &mut Kept::default(),
+        &mut backend,
+        Class::Approx,
+        &profile,
+    ));
     assert!(wrong.iter().any(|w| w.contains("keys of the store changed at [0]")), "{wrong:?}");
 }

@@ -10,6 +10,9 @@ use crate::runner::finding::Finding;
 use crate::suite::{Case, SuiteTree, Suites};
 use narrow::{Narrow, to_bf16, to_f16, to_tf32};
 
+/// Rounds an f32 to a narrower format.
+type Round = fn(f32) -> f32;
+
 /// Cases of the suite whose id holds `part`.
 fn cases(part: &str) -> Vec<Case> {
     let suites = Suites::load(SuiteTree::embedded()).unwrap();
@@ -60,7 +63,7 @@ fn honest_arithmetic_is_inferred_as_declared() {
 
 #[test]
 fn narrow_operands_are_named_and_pass_where_they_are_declared() {
-    let kinds: [(Precision, fn(f32) -> f32); 3] =
+    let kinds: [(Precision, Round); 3] =
         [(Precision::Tf32, to_tf32), (Precision::F16, to_f16), (Precision::Bf16, to_bf16)];
     for (precision, round) in kinds {
         for case in small().iter().filter(|case| case.id.ends_with("/operand")) {
@@ -90,7 +93,7 @@ fn narrow_operands_are_named_and_pass_where_they_are_declared() {
 
 #[test]
 fn narrow_sums_are_named_and_pass_where_they_are_declared() {
-    let kinds: [(Precision, fn(f32) -> f32); 3] =
+    let kinds: [(Precision, Round); 3] =
         [(Precision::Tf32, to_tf32), (Precision::F16, to_f16), (Precision::Bf16, to_bf16)];
     for (precision, round) in kinds {
         for case in small().iter().filter(|case| !case.id.ends_with("/flush")) {
@@ -209,7 +212,7 @@ fn what_the_probes_cannot_ask_is_a_suite_error() {
              points = [{{ {point} }}]\ntolerance = {{ kind = \"bound\", slack = 1.0, why = \"w\" }}\n"
         );
         std::fs::write(folder.path().join("r1/numerics.toml"), text).unwrap();
-        let suites = Suites::load(SuiteTree::from_dir(folder.path()).unwrap()).unwrap();
+        let suites = Suites::load_unbuilt(SuiteTree::from_dir(folder.path()).unwrap()).unwrap();
         let profile = NumericProfile::F32;
         let error = check(&suites.cases[0], 1, &mut Narrow::default(), Class::Approx, &profile).unwrap_err();
         assert!(error.to_string().contains(says), "{error}");
