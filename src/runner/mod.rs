@@ -7,6 +7,7 @@ mod delegate;
 mod endurance;
 mod event;
 mod evict;
+mod explain;
 #[cfg(test)]
 mod faulty;
 mod finding;
@@ -28,8 +29,9 @@ mod script;
 mod state;
 
 pub use event::{Event, Sink};
+pub use explain::explain;
 pub use finding::{CheckError, Finding};
 pub use knowledge::Knowledge;
 pub use models::{DEFAULT_MODEL, Subject, SubjectError};
-pub use registry::{asks, explain, question, validate};
+pub use registry::{asks, question, validate};
 pub use run::{Order, Plan, RunError, run};

@@ -8,7 +8,7 @@ use super::{
     caps, collectives, contract, endurance, evict, forward, generation, layer, metamorphic, numerics, ops,
     state,
 };
-use crate::compare::{GARBAGE, Question};
+use crate::compare::Question;
 use crate::suite::{AxisValue, Case, SuiteError, Tolerance};
 use crate::worker::{MemoryMeter, Remote};
 
@@ -155,46 +155,4 @@ pub fn asks(case: &Case) -> bool {
 pub fn question(case: &Case, seed: u64) -> Result<Question, CheckError> {
     let case = case.drawn(seed);
     if case.group.check == "layer" { layer::question(&case, seed) } else { ops::question(&case, seed) }
-}
-
-/// Lines that say how the truth of a case is found, with its numbers where they follow from the case alone.
-///
-/// # Errors
-/// A suite error, or a defect of the kit.
-pub fn explain(case: &Case, seed: u64) -> Result<Vec<String>, CheckError> {
-    let case = &case.drawn(seed);
-    let mut lines = Vec::new();
-    for name in case.group.random.keys() {
-        lines.push(format!("drawn      {name} = {}", case.size(name)?));
-    }
-    match &case.group.tolerance {
-        Tolerance::Exact { .. } => lines.push("rule       every element must be equal; -0 equals 0".to_owned()),
-        Tolerance::Bound { slack, .. } => {
-            lines.push(format!("rule       |got - want| <= {slack} * bound, the bound derived per element from the data"));
-        }
-        Tolerance::Ensemble { runs, multiple, cosine_floor, .. } => lines.push(format!(
-            "rule       |got - want| <= {multiple} * the largest deviation over {runs} perturbed references; cosine >= {cosine_floor}"
-        )),
-    }
-    if numerics::axes(&case.group.check).is_some() {
-        lines.extend(numerics::explain(case, seed)?);
-    }
-    if ops::axes(&case.group.check).is_some() {
-        lines.extend(ops::explain(case, seed)?);
-    }
-    lines.push(match &case.accepts {
-        None => "rejects    answers yes or no; that it can fail is shown on the zoo (modelbench selftest)"
-            .to_owned(),
-        Some(accepts) => {
-            let rejects: Vec<&str> =
-                GARBAGE.into_iter().filter(|name| !accepts.iter().any(|a| a == name)).collect();
-            let blind = if accepts.is_empty() {
-                String::new()
-            } else {
-                format!("; cannot tell from right: {}", accepts.join(", "))
-            };
-            format!("rejects    {}{blind}", rejects.join(", "))
-        }
-    });
-    Ok(lines)
 }

@@ -42,3 +42,22 @@ fn a_run_without_probes_says_that_nothing_was_measured() {
     assert_eq!(done.code, 0, "{}{}", done.stdout, done.stderr);
     assert!(done.stdout.contains("declared, not measured"), "{}", done.stdout);
 }
+
+#[test]
+fn every_precision_mutant_is_named() {
+    for (behaviour, says) in [
+        ("tf32-operands", "computes products with tf32 operands; f32 is declared"),
+        ("bf16-operands", "computes products with bf16 operands; f32 is declared"),
+        ("f16-operands", "computes products with f16 operands; f32 is declared"),
+        ("f16-accumulation", "accumulates products in f16; f32 is declared"),
+        ("flush-to-zero", "flushes denormals to zero in products; keeping them is declared"),
+    ] {
+        let scratch = Scratch::new();
+        let name = format!("mock:{behaviour}");
+        let done = scratch.run(&["-backend", &name, "-self-test", "-filter", "r1/numerics/**"]);
+        assert_eq!(done.code, 1, "{behaviour}: {}", done.stdout);
+        let details = done.cases().into_iter().map(|(.., line)| line["outcome"]["detail"].to_string());
+        let named = details.filter(|detail| detail.contains(says)).count();
+        assert!(named >= 20, "{behaviour}: {named} cases say {says:?}");
+    }
+}

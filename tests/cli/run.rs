@@ -85,6 +85,31 @@ fn candle_earns_approx_and_leaves_a_verifiable_row() {
     let verified = scratch.modelbench(&["verify", "out"]);
     assert_eq!(verified.code, 0, "{}", verified.stderr);
     assert!(verified.stdout.contains("Approx"), "{}", verified.stdout);
+    // On whole models a correct engine stays below half of what it is allowed.
+    let worst = worst_on_models(&done);
+    assert!(worst < 0.5, "{worst} of the ensemble's limit");
+}
+
+/// Largest error over limit of the cases of rung 2 that run whole models.
+fn worst_on_models(done: &Done) -> f64 {
+    let cases = done.cases();
+    let worst = cases.iter().filter(|(id, ..)| id.starts_with("r2/forward/"));
+    let worst = worst.filter_map(|(_, _, line)| line["quality"]["worst"].as_f64());
+    let worst: Vec<f64> = worst.collect();
+    assert!(worst.len() >= 3, "{} model cases", worst.len());
+    worst.into_iter().fold(0.0, f64::max)
+}
+
+#[test]
+fn the_limit_of_whole_models_separates_mutants_from_engines() {
+    for behaviour in ["gelu-for-silu", "bf16-operands", "interleaved-rope"] {
+        let scratch = Scratch::new();
+        let name = format!("mock:{behaviour}");
+        let done = scratch.run(&["-backend", &name, "-self-test", "-filter", "r2/forward/**"]);
+        assert_eq!(done.code, 1, "{behaviour}: {}", done.stdout);
+        let worst = worst_on_models(&done);
+        assert!(worst > 2.0, "{behaviour}: {worst} of the ensemble's limit");
+    }
 }
 
 #[test]

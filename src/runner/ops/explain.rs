@@ -10,12 +10,12 @@ use super::truth::truth;
 use crate::compare::Want;
 use crate::suite::Case;
 
-/// Lines for a case whose random sizes are drawn.
+/// Lines for a case of an op, its random sizes drawn.
 ///
 /// # Errors
 /// A suite error or a defect of the kit.
-pub fn explain(case: &Case, seed: u64) -> Result<Vec<String>, CheckError> {
-    let plan = OpPlan::new(case, seed)?;
+pub fn explain(op: &str, case: &Case, seed: u64) -> Result<Vec<String>, CheckError> {
+    let plan = OpPlan::of(op, case, seed)?;
     let mut lines = Vec::new();
     for operand in &plan.operands {
         lines.push(format!(
