@@ -21,6 +21,13 @@ pub struct AttentionSpec {
     pub causal: bool,
 }
 
+impl AttentionSpec {
+    /// What models use: causal, with a factor of `1/sqrt(head_dim)`, rounded once.
+    pub fn causal(group: usize, head_dim: usize) -> AttentionSpec {
+        AttentionSpec { group, scale: (1.0 / (head_dim as f64).sqrt()) as f32, causal: true }
+    }
+}
+
 /// Where and how `rope` rotates.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct RopeSpec {

@@ -38,6 +38,11 @@ pub struct RefKv {
 }
 
 impl RefKv {
+    /// The shape that it was made with.
+    pub fn config(&self) -> &KvConfig {
+        &self.config
+    }
+
     /// An empty store.
     ///
     /// # Errors

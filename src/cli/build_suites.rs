@@ -42,7 +42,8 @@ pub(super) fn run(dir: &Path, seed: u64, out: &mut impl Write) -> Result<u8, Fai
         let more = if more > 0 { format!("\n... and {more} more") } else { String::new() };
         return Err(Failure::message(exit::USAGE, format!("{}{more}", defects.join("\n"))));
     }
-    write(dir, discrimination::PATH, &discrimination::render(seed, &found))?;
+    let digest = discrimination::power_digest(&asked)?;
+    write(dir, discrimination::PATH, &discrimination::render(seed, &digest, &found))?;
     let full = found.values().filter(|accepts| accepts.is_empty()).count();
     writeln!(
         out,
@@ -55,6 +56,9 @@ pub(super) fn run(dir: &Path, seed: u64, out: &mut impl Write) -> Result<u8, Fai
     for name in suites.set_names() {
         pin(dir, &suites, &name, out)?;
     }
+    // What was written must be what a run will read.
+    let built = Suites::load(SuiteTree::from_dir(dir)?)?;
+    built.set_names().iter().try_for_each(|name| built.set(name).map(drop))?;
     Ok(exit::OK)
 }
 

@@ -48,7 +48,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
         set: &set,
         full_cases,
         suite_digest: suites.digest.clone(),
-        suite_is_kit: suites.digest == load::suites(None)?.digest,
+        suite_is_kit: suites.is_kit(),
         cases,
         order: Order::Seeded,
         filter: args.filter.clone(),

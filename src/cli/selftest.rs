@@ -23,7 +23,14 @@ pub(super) fn run(args: &SelftestArgs, out: &mut impl Write) -> Result<u8, Failu
     let set = suites.set(SET)?;
     let order = selftest::mixed(&set.cases);
     let short = suites.set(SHORT)?.cases.into_iter().map(|case| case.id).collect();
-    let bench = Bench { set: &set, order, short, suite_digest: suites.digest.clone(), seed: args.seed };
+    let bench = Bench {
+        set: &set,
+        order,
+        short,
+        suite_digest: suites.digest.clone(),
+        suite_is_kit: suites.is_kit(),
+        seed: args.seed,
+    };
     let jobs = match args.jobs {
         Some(jobs) => usize::from(jobs),
         None => std::thread::available_parallelism().map_or(1, usize::from),

@@ -33,11 +33,7 @@ impl Question {
     }
 
     fn accepts_one(&self, name: &str) -> bool {
-        let right = match &self.want {
-            Want::Exact(values) => values.clone(),
-            Want::Bounded(bounded) => bounded.want.iter().map(|&v| v as f32).collect(),
-        };
-        let answer = self.wrong(name, right);
+        let answer = self.wrong(name, self.want.values());
         let poor = self.needs_information && mistrust(&answer).is_some();
         judge(&self.want, &answer, self.slack).wrong.is_none() && !poor
     }

@@ -13,6 +13,16 @@ pub enum Want {
     Bounded(Bounded),
 }
 
+impl Want {
+    /// The right answer in f32, rounded once.
+    pub fn values(&self) -> Vec<f32> {
+        match self {
+            Want::Exact(values) => values.clone(),
+            Want::Bounded(bounded) => bounded.want.iter().map(|&v| v as f32).collect(),
+        }
+    }
+}
+
 /// The judge's answer.
 #[derive(Debug, Clone)]
 pub struct Judgement {

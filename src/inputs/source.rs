@@ -77,18 +77,11 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Largest integer of the recipe.
+    /// Largest integer of the recipe, beside the ones that pick.
     pub fn largest(&self) -> u32 {
         match self.recipe {
-            Recipe::Integers { max, .. } | Recipe::Odd { max, .. } => max,
-            Recipe::Select { max, .. } => {
-                if self.picks() {
-                    1
-                } else {
-                    max
-                }
-            }
-            _ => 0,
+            Recipe::Integers { max, .. } | Recipe::Odd { max, .. } | Recipe::Select { max, .. } => max,
+            Recipe::None | Recipe::Reals { .. } | Recipe::Cancelling { .. } => 0,
         }
     }
 

@@ -35,6 +35,13 @@ impl Stream {
         ((u128::from(self.bits(i)) * u128::from(n)) >> 64) as u64
     }
 
+    /// The numbers below `n` in a random order, decided by the elements from `first` on.
+    pub fn order(&self, first: u64, n: usize) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..n).collect();
+        order.sort_by_key(|&i| self.bits(first + i as u64));
+        order
+    }
+
     /// A real in (-1, 1) with a full 24-bit significand and a random sign; never 0.
     pub fn real(&self, i: u64) -> f32 {
         let bits = self.bits(i);

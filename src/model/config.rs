@@ -84,11 +84,6 @@ impl ModelConfig {
         self.heads / self.kv_heads
     }
 
-    /// Factor on attention scores: `1/sqrt(head_dim)`, rounded once.
-    pub fn scale(&self) -> f32 {
-        (1.0 / (self.head_dim as f64).sqrt()) as f32
-    }
-
     /// Refuses sizes that no model has, so that later products cannot overflow. `key` maps a field to its name in
     /// the file.
     pub(super) fn check(&self, file: &str, key: impl Fn(&str) -> String) -> Result<(), ConfigError> {

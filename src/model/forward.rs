@@ -322,7 +322,7 @@ impl<B: Backend> Pass<'_, B> {
             self.scratch.get(v),
             self.pos,
         )?;
-        let spec = AttentionSpec { group: config.group(), scale: config.scale(), causal: true };
+        let spec = AttentionSpec::causal(config.group(), config.head_dim);
         let attended = self.backend.attention(self.scratch.get(q), self.kv, index, spec)?;
         let attended = self.scratch.put(attended);
         let projected = self.product(&layer.output, attended)?;

@@ -75,11 +75,7 @@ pub fn attention(
     }
     let load = |x: &[f32]| -> Vec<Val> { x.iter().map(|&v| ctx.operand.load(v)).collect() };
     let (q, keys, values) = (load(input.q), load(input.keys), load(input.values));
-    let mut bounded = Bounded::with_capacity(input.q.len());
-    attended(&ctx, spec, [&q, &keys, &values], (input.kv_heads, dim))?
-        .into_iter()
-        .for_each(|v| bounded.push(v));
-    Ok(bounded)
+    Ok(attended(&ctx, spec, [&q, &keys, &values], (input.kv_heads, dim))?.into_iter().collect())
 }
 
 /// Attention of operands `q, keys, values` that have errors of their own; sizes, `(kv_heads, head_dim)` and the rest, are

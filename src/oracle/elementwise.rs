@@ -26,11 +26,8 @@ pub fn swiglu(
     let arith = Arith::new(working_precision(profile), profile.flush_to_zero);
     arith.check_operands(OP, "gate", gate)?;
     arith.check_operands(OP, "up", up)?;
-    let mut bounded = Bounded::with_capacity(gate.len());
-    for (&gate, &up) in gate.iter().zip(up) {
-        bounded.push(gated(arith.load(gate), arith.load(up), &arith, allowance)?);
-    }
-    Ok(bounded)
+    let one = |(&gate, &up)| gated(arith.load(gate), arith.load(up), &arith, allowance);
+    gate.iter().zip(up).map(one).collect()
 }
 
 /// `g / (1 + exp(-g)) * up` of values with errors.
@@ -57,7 +54,7 @@ pub(super) fn gated(g: Val, up: Val, arith: &Arith, allowance: &Allowance) -> Re
 /// `Shape` if the lengths differ; `Range` if a sum of finite values overflows.
 pub fn add(dst: &[f32], src: &[f32], profile: &NumericProfile) -> Result<Bounded, OracleError> {
     check_len("add_in_place", "src", src.len(), &[dst.len()])?;
-    sums("add_in_place", dst, src, profile)
+    Ok(sums("add_in_place", dst, src, profile)?.into_iter().collect())
 }
 
 /// `dst[P, n] + bias[n]`, row by row; the result is `[P, n]`. One rounding, as [`add`].
@@ -66,24 +63,18 @@ pub fn add(dst: &[f32], src: &[f32], profile: &NumericProfile) -> Result<Bounded
 /// `Shape` if `dst` is not whole rows of the bias's length; `Range` if a sum of finite values overflows.
 pub fn add_bias(dst: &[f32], bias: &[f32], profile: &NumericProfile) -> Result<Bounded, OracleError> {
     check_rows("add_bias", "dst", dst.len(), bias.len())?;
-    let mut all = Bounded::with_capacity(dst.len());
-    for row in dst.chunks(bias.len()) {
-        let Bounded { want, bound } = sums("add_bias", row, bias, profile)?;
-        all.want.extend(want);
-        all.bound.extend(bound);
-    }
-    Ok(all)
+    let rows = dst.chunks(bias.len()).map(|row| sums("add_bias", row, bias, profile));
+    Ok(rows.collect::<Result<Vec<_>, _>>()?.into_iter().flatten().collect())
 }
 
-fn sums(op: &'static str, a: &[f32], b: &[f32], profile: &NumericProfile) -> Result<Bounded, OracleError> {
+fn sums(op: &'static str, a: &[f32], b: &[f32], profile: &NumericProfile) -> Result<Vec<Val>, OracleError> {
     let arith = Arith::new(working_precision(profile), profile.flush_to_zero);
     arith.check_operands(op, "an operand", a)?;
     arith.check_operands(op, "an operand", b)?;
-    let mut bounded = Bounded::with_capacity(a.len());
-    for (&a, &b) in a.iter().zip(b) {
+    let one = |(&a, &b)| {
         let y = arith.add(arith.load(a), arith.load(b));
         arith.check_range(op, "a result", y.v.abs())?;
-        bounded.push(y);
-    }
-    Ok(bounded)
+        Ok(y)
+    };
+    a.iter().zip(b).map(one).collect()
 }

@@ -72,7 +72,7 @@ pub fn layer(
     const OP: &str = "layer";
     let LayerShape { dim, hidden, kv_heads, group, head_dim, theta, eps } = *shape;
     let (q_row, kv_row) = (kv_heads * group * head_dim, kv_heads * head_dim);
-    let rows = check_rows(OP, "x", x.len(), dim)?;
+    check_rows(OP, "x", x.len(), dim)?;
     for (what, weight, size) in [
         ("attention_norm", weights.attention_norm, [1, dim]),
         ("q", weights.q, [q_row, dim]),
@@ -100,16 +100,15 @@ pub fn layer(
     };
     let add =
         |a: &[Val], b: &[Val]| -> Vec<Val> { a.iter().zip(b).map(|(a, b)| arith.add(*a, *b)).collect() };
-    let rope = |x: &[Val], n_heads| {
-        rotated(x, rows, RopeSpec { pos: 0, n_heads, head_dim, theta }, &arith, allowance)
-    };
+    let rope =
+        |x: &[Val], n_heads| rotated(x, RopeSpec { pos: 0, n_heads, head_dim, theta }, &arith, allowance);
 
     let x: Vec<Val> = x.iter().map(|&v| arith.load(v)).collect();
     let h = normalised(&x, weights.attention_norm, eps, &arith, allowance)?;
     let q = rope(&times(weights.q, &h, dim)?, kv_heads * group);
     let k = rope(&times(weights.k, &h, dim)?, kv_heads);
     let v = times(weights.v, &h, dim)?;
-    let spec = AttentionSpec { group, scale: (1.0 / (head_dim as f64).sqrt()) as f32, causal: true };
+    let spec = AttentionSpec::causal(group, head_dim);
     let context = Context::new(&spec, profile, allowance);
     let mixed = attended(&context, &spec, [&carry(&q), &carry(&k), &carry(&v)], (kv_heads, head_dim))?;
     let x = add(&x, &times(weights.o, &mixed, q_row)?);
@@ -119,7 +118,5 @@ pub fn layer(
     let act: Vec<Val> =
         gate.iter().zip(&up).map(|(g, u)| gated(*g, *u, &arith, allowance)).collect::<Result<_, _>>()?;
     let y = add(&x, &times(weights.down, &act, hidden)?);
-    let mut bounded = Bounded::with_capacity(y.len());
-    y.into_iter().for_each(|v| bounded.push(v));
-    Ok(bounded)
+    Ok(y.into_iter().collect())
 }

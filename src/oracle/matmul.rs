@@ -57,7 +57,7 @@ pub fn matmul(
 ) -> Result<Bounded, OracleError> {
     const OP: &str = "matmul";
     let out = check_rows(OP, "w", w.values.len(), k)?;
-    let rows = check_rows(OP, "x", x.len(), k)?;
+    check_rows(OP, "x", x.len(), k)?;
     if let Some(magnitudes) = w.magnitudes {
         check_len(OP, "the magnitudes of w", magnitudes.len(), &[out, k])?;
     }
@@ -78,9 +78,7 @@ pub fn matmul(
     } else {
         x.iter().map(|&v| operand.load(v)).collect()
     };
-    let mut bounded = Bounded::with_capacity(rows * out);
-    product(w, &xs, k, profile)?.into_iter().for_each(|v| bounded.push(v));
-    Ok(bounded)
+    Ok(product(w, &xs, k, profile)?.into_iter().collect())
 }
 
 /// The products with rows of activations that have errors of their own; sizes are checked by the caller.

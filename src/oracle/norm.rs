@@ -34,9 +34,7 @@ pub fn rms_norm(
     arith.check_operands(OP, "x", x)?;
     arith.check_operands(OP, "weight", weight)?;
     let x: Vec<Val> = x.iter().map(|&v| arith.load(v)).collect();
-    let mut bounded = Bounded::with_capacity(x.len());
-    normalised(&x, weight, eps, &arith, allowance)?.into_iter().for_each(|y| bounded.push(y));
-    Ok(bounded)
+    Ok(normalised(&x, weight, eps, &arith, allowance)?.into_iter().collect())
 }
 
 /// Rows of values with errors, normalised.

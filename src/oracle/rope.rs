@@ -37,26 +37,18 @@ pub fn rope(
         );
         return Err(OracleError::Size { op: OP, why });
     }
-    let rows = check_rows(OP, "x", x.len(), width)?;
+    check_rows(OP, "x", x.len(), width)?;
     let arith = Arith::new(working_precision(profile), profile.flush_to_zero);
     arith.check_operands(OP, "x", x)?;
     let x: Vec<Val> = x.iter().map(|&v| arith.load(v)).collect();
-    let mut bounded = Bounded::with_capacity(x.len());
-    rotated(&x, rows, spec, &arith, allowance).into_iter().for_each(|v| bounded.push(v));
-    Ok(bounded)
+    Ok(rotated(&x, spec, &arith, allowance).into_iter().collect())
 }
 
-/// `rows` rows of values with errors, rotated.
-pub(super) fn rotated(
-    x: &[Val],
-    rows: usize,
-    spec: RopeSpec,
-    arith: &Arith,
-    allowance: &Allowance,
-) -> Vec<Val> {
+/// Rows of values with errors, rotated.
+pub(super) fn rotated(x: &[Val], spec: RopeSpec, arith: &Arith, allowance: &Allowance) -> Vec<Val> {
     let (width, half) = (spec.n_heads * spec.head_dim, spec.head_dim / 2);
     let mut out = vec![Val::exact(0.0); x.len()];
-    for row in 0..rows {
+    for row in 0..x.len() / width {
         for j in 0..half {
             let (cos, sin) = rotation(spec.pos + row, j, spec, arith, allowance);
             for head in 0..spec.n_heads {

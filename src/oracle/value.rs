@@ -15,16 +15,10 @@ pub struct Bounded {
     pub bound: Vec<f64>,
 }
 
-impl Bounded {
-    /// An empty answer with room for `n` elements.
-    pub(super) fn with_capacity(n: usize) -> Bounded {
-        Bounded { want: Vec::with_capacity(n), bound: Vec::with_capacity(n) }
-    }
-
-    /// Appends an element.
-    pub(super) fn push(&mut self, v: Val) {
-        self.want.push(v.v);
-        self.bound.push(v.e);
+impl FromIterator<Val> for Bounded {
+    fn from_iter<I: IntoIterator<Item = Val>>(values: I) -> Bounded {
+        let (want, bound) = values.into_iter().map(|value| (value.v, value.e)).unzip();
+        Bounded { want, bound }
     }
 }
 

@@ -8,6 +8,7 @@ use modelbench_contract::{
 };
 
 use super::finding::{CheckError, Finding};
+use super::ops;
 use super::refusal;
 use crate::bundled::MOCK_PREFIX;
 use crate::compare::first_difference;
@@ -68,8 +69,7 @@ fn identity(remote: &mut Remote) -> Result<Finding, BackendError> {
 }
 
 fn round_trip(case: &Case, seed: u64, remote: &mut Remote) -> Result<Finding, CheckError> {
-    let (n, name) = (case.size("n")?, case.text("dtype")?);
-    let dtype = DType::ALL.into_iter().find(|d| d.as_str() == name).unwrap_or(DType::F32);
+    let (n, dtype) = (case.size("n")?, ops::dtype(case)?);
     let stream = Stream::new(seed, &case.id, "t");
     let mut operand = Operand::make("t", &[n], dtype, case.group.input, &stream)?;
     if dtype == DType::F32 {

@@ -22,12 +22,6 @@ impl DeviceTensor for Tensor {
     }
 }
 
-/// A KV store of cpu-ref that knows its shape.
-pub struct Store {
-    config: KvConfig,
-    inner: RefKv,
-}
-
 /// A call, as a fault sees it.
 pub struct Seen<'a> {
     pub op: Op,
@@ -46,7 +40,7 @@ pub struct Faulty {
     inner: CpuRef,
     next: u64,
     freed: Vec<Vec<f32>>,
-    idle_stores: Vec<Store>,
+    idle_stores: Vec<RefKv>,
     pub on_result: OnResult,
     pub on_read: OnRead,
     /// Spoils the rows that a store shows.
@@ -110,16 +104,16 @@ impl Faulty {
     }
 
     /// Makes the store anew from rows whose pre-RoPE keys are the post-RoPE ones of the survivors.
-    fn evict_without_rotation(&mut self, kv: &mut Store, from: i64, n: i64) -> Result<usize> {
-        let (held, config) = (self.inner.len(&kv.inner)?, kv.config);
-        let keys = (0..config.layers).map(|l| self.inner.keys(&kv.inner, l)).collect::<Result<Vec<_>>>()?;
-        let dropped = self.inner.evict(&mut kv.inner, from, n)?;
+    fn evict_without_rotation(&mut self, kv: &mut RefKv, from: i64, n: i64) -> Result<usize> {
+        let (held, config) = (self.inner.len(kv)?, *kv.config());
+        let keys = (0..config.layers).map(|l| self.inner.keys(kv, l)).collect::<Result<Vec<_>>>()?;
+        let dropped = self.inner.evict(kv, from, n)?;
         let left: Vec<usize> =
             (0..held).filter(|i| !(from as usize..from as usize + dropped).contains(i)).collect();
         let mut fresh = self.inner.new_kv(&config)?;
         let width = config.row_len();
         for (layer, keys) in keys.iter().enumerate() {
-            let values = self.inner.values(&kv.inner, layer)?;
+            let values = KvStore::values(&mut self.inner, kv, layer)?;
             if left.is_empty() {
                 continue;
             }
@@ -131,7 +125,7 @@ impl Faulty {
             let (keys, values) = (up(&kept)?, up(&values)?);
             self.inner.append(&mut fresh, layer, &keys, &keys, &values, 0)?;
         }
-        kv.inner = fresh;
+        *kv = fresh;
         Ok(dropped)
     }
 
@@ -143,7 +137,7 @@ impl Faulty {
 
 impl Backend for Faulty {
     type Tensor = Tensor;
-    type Kv = Rc<RefCell<Store>>;
+    type Kv = Rc<RefCell<RefKv>>;
 
     fn name(&self) -> &str {
         "faulty"
@@ -212,7 +206,7 @@ impl Backend for Faulty {
         self.inner.add_bias(&mut dst.inner, &bias.inner)
     }
     fn attention(&mut self, q: &Tensor, kv: &Self::Kv, layer: usize, spec: AttentionSpec) -> Result<Tensor> {
-        let result = self.inner.attention(&q.inner, &kv.borrow().inner, layer, spec)?;
+        let result = self.inner.attention(&q.inner, &kv.borrow(), layer, spec)?;
         self.result(Op::Attention, &[q], result)
     }
     fn argmax(&mut self, logits: &Tensor) -> Result<usize> {
@@ -225,15 +219,15 @@ impl Backend for Faulty {
 
 impl KvStore for Faulty {
     type Tensor = Tensor;
-    type Kv = Rc<RefCell<Store>>;
+    type Kv = Rc<RefCell<RefKv>>;
 
     fn new_kv(&mut self, config: &KvConfig) -> Result<Self::Kv> {
-        let idle = self.idle_stores.iter().position(|store| store.config == *config);
+        let idle = self.idle_stores.iter().position(|store| store.config() == config);
         let small = KvConfig { layers: 1, kv_heads: 1, head_dim: 2, capacity: 1, ..*config };
         let store = match idle {
             Some(at) => self.idle_stores.remove(at),
-            None if self.grants_any_store => Store { config: small, inner: self.inner.new_kv(&small)? },
-            None => Store { config: *config, inner: self.inner.new_kv(config)? },
+            None if self.grants_any_store => self.inner.new_kv(&small)?,
+            None => self.inner.new_kv(config)?,
         };
         Ok(Rc::new(RefCell::new(store)))
     }
@@ -246,28 +240,28 @@ impl KvStore for Faulty {
         v: &Tensor,
         pos: usize,
     ) -> Result<()> {
-        self.inner.append(&mut kv.borrow_mut().inner, layer, &k_raw.inner, &k_rope.inner, &v.inner, pos)
+        self.inner.append(&mut kv.borrow_mut(), layer, &k_raw.inner, &k_rope.inner, &v.inner, pos)
     }
     fn len(&mut self, kv: &Self::Kv) -> Result<usize> {
-        self.inner.len(&kv.borrow().inner)
+        self.inner.len(&kv.borrow())
     }
     fn keys(&mut self, kv: &Self::Kv, layer: usize) -> Result<Vec<f32>> {
-        let mut rows = self.inner.keys(&kv.borrow().inner, layer)?;
+        let mut rows = self.inner.keys(&kv.borrow(), layer)?;
         (self.on_rows)(&mut rows);
         Ok(rows)
     }
     fn values(&mut self, kv: &Self::Kv, layer: usize) -> Result<Vec<f32>> {
-        let mut rows = self.inner.values(&kv.borrow().inner, layer)?;
+        let mut rows = self.inner.values(&kv.borrow(), layer)?;
         (self.on_rows)(&mut rows);
         Ok(rows)
     }
     fn positions(&mut self, kv: &Self::Kv) -> Result<Vec<usize>> {
-        self.inner.positions(&kv.borrow().inner)
+        self.inner.positions(&kv.borrow())
     }
     fn evict(&mut self, kv: &mut Self::Kv, from: i64, n: i64) -> Result<usize> {
         let mut kv = kv.borrow_mut();
         if self.evict_rotates {
-            return self.inner.evict(&mut kv.inner, from + self.evict_offset, n);
+            return self.inner.evict(&mut kv, from + self.evict_offset, n);
         }
         self.evict_without_rotation(&mut kv, from, n)
     }
@@ -275,13 +269,12 @@ impl KvStore for Faulty {
         if self.shallow_clones {
             return Ok(Rc::clone(kv));
         }
-        let (config, inner) = (kv.borrow().config, self.inner.clone_kv(&kv.borrow().inner)?);
-        Ok(Rc::new(RefCell::new(Store { config, inner })))
+        Ok(Rc::new(RefCell::new(self.inner.clone_kv(&kv.borrow())?)))
     }
     fn free_kv(&mut self, kv: Self::Kv) -> Result<()> {
         match Rc::try_unwrap(kv) {
             Ok(kv) if self.keeps_rows => self.idle_stores.push(kv.into_inner()),
-            Ok(kv) => self.inner.free_kv(kv.into_inner().inner)?,
+            Ok(kv) => self.inner.free_kv(kv.into_inner())?,
             Err(_) => {}
         }
         Ok(())

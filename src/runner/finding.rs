@@ -1,11 +1,12 @@
 //! What a check found, and what can stop it.
 
-use modelbench_contract::{BackendError, ErrorKind};
+use modelbench_contract::{BackendError, Class, ErrorKind};
 use modelbench_evidence::numerics::Numerics;
 use modelbench_evidence::outcome::Outcome;
 use modelbench_evidence::record::Quality;
 use sha2::{Digest, Sha256};
 
+use crate::compare::{Want, bits_differ, judge};
 use crate::suite::SuiteError;
 
 /// What stops a check before it can judge.
@@ -21,6 +22,9 @@ pub enum CheckError {
     #[error("defect of the kit, not of the backend: {0}")]
     Kit(String),
 }
+
+/// Most defects of one case that are told in words; the rest is counted.
+const TOLD: usize = 6;
 
 /// What a check found out about a backend.
 #[derive(Debug, Default)]
@@ -61,6 +65,38 @@ impl Finding {
         }
     }
 
+    /// Judges a part of the case, adds its figures and what is wrong with it, and says whether it holds.
+    pub fn judge(&mut self, what: &str, want: &Want, got: &[f32], slack: f64) -> bool {
+        let judged = judge(want, got, slack);
+        self.merge(judged.quality);
+        let held = judged.wrong.is_none();
+        self.wrong.extend(judged.wrong.map(|wrong| format!("{what}: {wrong}")));
+        held
+    }
+
+    /// Keeps the first few defects and counts the rest.
+    pub fn shorten(&mut self) {
+        let more = self.wrong.len().saturating_sub(TOLD);
+        if more > 0 {
+            self.wrong.truncate(TOLD);
+            self.wrong.push(format!("and {more} more"));
+        }
+    }
+
+    /// Counts the elements of an output whose bits differ from cpu-ref's.
+    pub fn compare_bits(&mut self, got: &[f32], host: &[f32]) {
+        self.quality.bits_compared += host.len() as u64;
+        self.quality.bits_differ += bits_differ(got, host);
+    }
+
+    /// Requires that none of the elements counted so far differ, where the backend declares itself `Reference`.
+    pub fn require_bits(&mut self, class: Class) {
+        let (differ, all) = (self.quality.bits_differ, self.quality.bits_compared);
+        self.require(class != Class::Reference || differ == 0, || {
+            format!("{differ} of {all} elements differ in bits from cpu-ref")
+        });
+    }
+
     /// Adds the figures of another part of the same case.
     pub fn merge(&mut self, part: Quality) {
         let larger = |a: Option<f64>, b: Option<f64>| match (a, b) {
@@ -68,14 +104,12 @@ impl Finding {
             (a, b) => a.or(b),
         };
         let (n, m) = (self.quality.elements as f64, part.elements as f64);
-        self.quality.bias = match (self.quality.bias, part.bias) {
+        let mean = |a: Option<f64>, b: Option<f64>| match (a, b) {
             (Some(a), Some(b)) if n + m > 0.0 => Some((a * n + b * m) / (n + m)),
             (a, b) => a.or(b),
         };
-        self.quality.inward = match (self.quality.inward, part.inward) {
-            (Some(a), Some(b)) if n + m > 0.0 => Some((a * n + b * m) / (n + m)),
-            (a, b) => a.or(b),
-        };
+        self.quality.bias = mean(self.quality.bias, part.bias);
+        self.quality.inward = mean(self.quality.inward, part.inward);
         self.quality.elements += part.elements;
         self.quality.bits_compared += part.bits_compared;
         self.quality.bits_differ += part.bits_differ;

@@ -5,7 +5,7 @@ use modelbench_contract::{Backend, Class, NumericProfile};
 use super::finding::{CheckError, Finding};
 use super::host_help::{Helped, helped};
 use super::models::{Limits, Models, Subject, Truth};
-use crate::compare::{Want, bits_differ, judge};
+use crate::compare::{Want, judge};
 use crate::model::{Capture, ForwardError, ForwardOutput, Resident, Session};
 use crate::suite::Case;
 
@@ -124,9 +124,7 @@ fn judge_output(finding: &mut Finding, truth: &Truth, output: &ForwardOutput, wi
     }
     let got: Vec<f32> = output.logits.concat();
     finding.output(&got);
-    let judged = judge(&truth.logits(0..truth.host.logits.len()), &got, 1.0);
-    finding.merge(judged.quality);
-    finding.wrong.extend(judged.wrong.map(|wrong| format!("logits: {wrong}")));
+    finding.judge("logits", &truth.logits(0..truth.host.logits.len()), &got, 1.0);
 }
 
 /// The chosen token of each position, and the direction of its logits.
@@ -186,14 +184,9 @@ fn cosine(a: &[f64], b: &[f32]) -> f64 {
 fn against_host(finding: &mut Finding, truth: &Truth, output: &ForwardOutput, class: Class) {
     let pairs = [(&output.logits, &truth.host.logits), (&output.hidden, &truth.host.hidden)];
     for (got, host) in pairs {
-        let (got, host) = (got.concat(), host.concat());
-        finding.quality.bits_compared += host.len() as u64;
-        finding.quality.bits_differ += bits_differ(&got, &host);
+        finding.compare_bits(&got.concat(), &host.concat());
     }
-    let (differ, all) = (finding.quality.bits_differ, finding.quality.bits_compared);
-    finding.require(class != Class::Reference || differ == 0, || {
-        format!("{differ} of {all} elements differ in bits from cpu-ref")
-    });
+    finding.require_bits(class);
 }
 
 /// Two answers of one backend to the same question, each within the limits of the truth, differ by at most both.

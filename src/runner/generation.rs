@@ -6,7 +6,7 @@ use super::finding::{CheckError, Finding};
 use super::forward::{judge_choice, judge_pair, judge_token, with_model};
 use super::host_help::{Helped, helped};
 use super::models::{Limits, Models, Subject};
-use crate::compare::{bits_differ, judge};
+use crate::compare::bits_differ;
 use crate::model::{Capture, ForwardError, Resident, Session};
 use crate::suite::Case;
 
@@ -81,12 +81,9 @@ fn greedy<B: Backend>(
     }
     for (position, row) in logits.iter().enumerate().filter(|(_, row)| !row.is_empty()) {
         finding.output(row);
-        let judged = judge(&truth.logits(position..position + 1), row, 1.0);
-        finding.merge(judged.quality);
-        finding.wrong.extend(judged.wrong.map(|wrong| format!("position {position}: {wrong}")));
+        finding.judge(&format!("position {position}"), &truth.logits(position..position + 1), row, 1.0);
         if let Some(host) = truth.host.logits.get(position) {
-            finding.quality.bits_compared += host.len() as u64;
-            finding.quality.bits_differ += bits_differ(row, host);
+            finding.compare_bits(row, host);
         }
     }
     Ok(finding)

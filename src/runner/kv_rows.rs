@@ -71,8 +71,7 @@ impl KvRows {
 
     /// Grouping and scale of the attention over these rows.
     pub fn spec(&self) -> AttentionSpec {
-        let scale = (1.0 / (self.config.head_dim as f64).sqrt()) as f32;
-        AttentionSpec { group: self.group, scale, causal: true }
+        AttentionSpec::causal(self.group, self.config.head_dim)
     }
 
     /// Elements of one query.
@@ -95,20 +94,6 @@ impl KvRows {
         kv: &mut B::Kv,
         range: std::ops::Range<usize>,
     ) -> Result<()> {
-        self.append_at(backend, kv, range.clone(), range.start)
-    }
-
-    /// Appends the positions of a range at position `pos` of the store.
-    ///
-    /// # Errors
-    /// The backend's.
-    pub fn append_at<B: Backend>(
-        &self,
-        backend: &mut B,
-        kv: &mut B::Kv,
-        range: std::ops::Range<usize>,
-        pos: usize,
-    ) -> Result<()> {
         let width = self.config.row_len();
         let shape = if range.len() == 1 { vec![width] } else { vec![range.len(), width] };
         let part = range.start * width..range.end * width;
@@ -116,7 +101,7 @@ impl KvRows {
             let mut up =
                 |all: &[f32]| backend.upload(&HostTensor::from_f32(&shape, &all[part.clone()])?, DType::F32);
             let rows = [up(&rows.k_raw)?, up(&rows.keys)?, up(&rows.values)?];
-            kv_store(backend)?.append(kv, layer, &rows[0], &rows[1], &rows[2], pos)?;
+            kv_store(backend)?.append(kv, layer, &rows[0], &rows[1], &rows[2], range.start)?;
             rows.into_iter().try_for_each(|row| backend.free(row))?;
         }
         Ok(())

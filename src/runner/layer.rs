@@ -1,14 +1,16 @@
 //! Rung 2: one layer, from the residual stream to the residual stream, within its own running error bound.
 
 use modelbench_contract::{
-    AttentionSpec, Backend, BackendError, Class, DType, HostTensor, KvConfig, NumericProfile, Op, Result,
+    AttentionSpec, Backend, BackendError, Class, DType, HostTensor, KvConfig, NumericProfile, Result,
     RopeSpec,
 };
 use modelbench_reference::CpuRef;
 
 use super::finding::{CheckError, Finding};
+use super::kv_rows::kv_store;
 use super::ops::allowance;
-use crate::compare::{Question, Want, bits_differ, judge, mistrust};
+use super::script::{Script, Truths, conclude};
+use crate::compare::{Question, Want, mistrust};
 use crate::inputs::{Source, Stream};
 use crate::oracle::{self, LayerShape, LayerWeights};
 use crate::suite::{Case, Recipe};
@@ -76,7 +78,6 @@ impl Layer {
 
     /// The chain of ops on a backend; nothing is read before the end.
     fn run<B: Backend>(&self, backend: &mut B) -> Result<Vec<f32>> {
-        let missing = || BackendError::unimplemented(Op::NewKv);
         let LayerShape { kv_heads, group, head_dim, theta, eps, .. } = self.shape;
         let mut on_device = Vec::with_capacity(self.tensors.len());
         for (shape, values) in &self.tensors {
@@ -95,10 +96,9 @@ impl Layer {
         let spec = |n_heads| RopeSpec { pos: 0, n_heads, head_dim, theta };
         let (q_rope, k_rope) = (backend.rope(&q, spec(kv_heads * group))?, backend.rope(&k, spec(kv_heads))?);
         let config = KvConfig { layers: 1, kv_heads, head_dim, capacity: self.rows, theta };
-        let mut kv = backend.kv_store().ok_or_else(missing)?.new_kv(&config)?;
-        backend.kv_store().ok_or_else(missing)?.append(&mut kv, 0, &k, &k_rope, &v, 0)?;
-        let scale = (1.0 / (head_dim as f64).sqrt()) as f32;
-        let mixed = backend.attention(&q_rope, &kv, 0, AttentionSpec { group, scale, causal: true })?;
+        let mut kv = kv_store(backend)?.new_kv(&config)?;
+        kv_store(backend)?.append(&mut kv, 0, &k, &k_rope, &v, 0)?;
+        let mixed = backend.attention(&q_rope, &kv, 0, AttentionSpec::causal(group, head_dim))?;
         let out = backend.batched_matmul(wo, &mixed)?;
         backend.add_in_place(x, &out)?;
         let h1 = backend.rms_norm(x, ffn_norm, eps)?;
@@ -113,7 +113,7 @@ impl Layer {
         for tensor in on_device {
             backend.free(tensor)?;
         }
-        backend.kv_store().ok_or_else(missing)?.free_kv(kv)?;
+        kv_store(backend)?.free_kv(kv)?;
         backend.sync()?;
         Ok(values)
     }
@@ -131,27 +131,17 @@ pub fn check<B: Backend>(
     profile: &NumericProfile,
 ) -> std::result::Result<Finding, CheckError> {
     let layer = Layer::new(case, seed)?;
-    let mut host = CpuRef::new();
-    let kit = |text: String| CheckError::Kit(format!("{}: {text}", case.id));
-    let reference = layer.run(&mut host).map_err(|e| kit(format!("cpu-ref refused the layer: {e}")))?;
-    let (want, slack) = layer.want(case, &host.numerics())?;
-    if let Some(wrong) = judge(&want, &reference, slack).wrong {
-        return Err(kit(format!("cpu-ref is outside its own bound: {wrong}")));
-    }
-    let (want, slack) = layer.want(case, profile)?;
+    let truths = Truths::new(profile, |profile| Ok(vec![layer.want(case, profile)?]))?;
+    let script = |values: Vec<f32>| {
+        let mut script = Script::default();
+        script.answer("the layer", 0, values);
+        script
+    };
+    let host = layer.run(&mut CpuRef::new()).map(script);
     let got = layer.run(backend)?;
-    let mut finding = Finding::default();
-    finding.output(&got);
-    let judged = judge(&want, &got, slack);
-    finding.quality = judged.quality;
-    finding.quality.bits_compared = reference.len() as u64;
-    finding.quality.bits_differ = bits_differ(&got, &reference);
-    finding.wrong.extend(judged.wrong);
-    let differ = finding.quality.bits_differ;
-    finding.require(class != Class::Reference || differ == 0, || {
-        format!("{differ} of {} elements differ in bits from cpu-ref", reference.len())
-    });
-    finding.mistrusted = mistrust(&got);
+    let poor = mistrust(&got);
+    let mut finding = conclude(case, &truths, host, &script(got), class)?;
+    finding.mistrusted = poor;
     Ok(finding)
 }
 

@@ -15,6 +15,7 @@ mod forward;
 mod generation;
 mod host_help;
 mod knowledge;
+mod kv_pool;
 mod kv_rows;
 mod layer;
 mod metamorphic;

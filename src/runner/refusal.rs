@@ -1,7 +1,7 @@
 //! Requests that must be refused, each after a good one and before another.
 
 use modelbench_contract::wire::Request;
-use modelbench_contract::{Backend, BackendError, DType, KvConfig, KvStore, Op};
+use modelbench_contract::{Backend, BackendError, DType, KvConfig, KvStore};
 
 use super::contract::{ones, require_refused, values_of};
 use super::finding::Finding;
@@ -81,25 +81,40 @@ fn bad(what: &str, remote: &mut Remote) -> Result<(Request, Vec<u8>), BackendErr
     })
 }
 
-/// Sends a bad request and waits for its answer, which comes with the op that it must name.
-fn send(what: &str, remote: &mut Remote) -> Result<(Option<Op>, Result<(), BackendError>), BackendError> {
-    let (request, body) = bad(what, remote)?;
+/// A bad request and its body, with operands that are ready.
+pub type Bad = (Request, Vec<u8>);
+
+/// Makes one of [`REFUSALS`] and everything that it speaks of, and waits until that is there.
+///
+/// # Errors
+/// The backend's.
+pub fn prepare(what: &str, remote: &mut Remote) -> Result<Bad, BackendError> {
+    let bad = bad(what, remote)?;
     remote.sync()?;
+    Ok(bad)
+}
+
+/// Sends a bad request, whatever is under way, and requires that it is refused, with its op, at the next fence.
+///
+/// # Errors
+/// What ended the worker.
+pub fn provoke(
+    finding: &mut Finding,
+    what: &str,
+    (request, body): Bad,
+    remote: &mut Remote,
+) -> Result<(), BackendError> {
     let answer = if request.is_fence() {
         remote.call(&request, &body, 1 << 16).map(|_| ())
     } else {
         remote.submit(&request, &body)?;
         remote.sync()
     };
-    Ok((request.op(), answer))
-}
-
-/// Sends one of [`REFUSALS`] and gives its answer.
-///
-/// # Errors
-/// What prevented it from being sent.
-pub fn provoke(what: &str, remote: &mut Remote) -> Result<Result<(), BackendError>, BackendError> {
-    send(what, remote).map(|(_, answer)| answer)
+    if let Err(error) = &answer {
+        let (got, want) = (error.op, request.op());
+        finding.require(got == want, || format!("the error names {got:?}, the request was {want:?}"));
+    }
+    require_refused(finding, what, answer)
 }
 
 /// Sends a bad request between two good ones.
@@ -109,12 +124,8 @@ pub fn provoke(what: &str, remote: &mut Remote) -> Result<Result<(), BackendErro
 pub fn check(what: &str, remote: &mut Remote) -> Result<Finding, BackendError> {
     let mut finding = Finding::default();
     let witness = ones(remote, &[5])?;
-    let (want, answer) = send(what, remote)?;
-    if let Err(error) = &answer {
-        let got = error.op;
-        finding.require(got == want, || format!("the error names {got:?}, the request was {want:?}"));
-    }
-    require_refused(&mut finding, what, answer)?;
+    let bad = prepare(what, remote)?;
+    provoke(&mut finding, what, bad, remote)?;
 
     let now = values_of(remote, witness)?;
     finding.output(&now);

@@ -1,6 +1,7 @@
 //! Which check runs for a case, which axes it reads, and what it says of itself.
 
 use modelbench_contract::{Class, DType, NumericProfile};
+use modelbench_evidence::numerics::Numerics;
 
 use super::finding::{CheckError, Finding};
 use super::models::Models;
@@ -114,6 +115,15 @@ pub fn subject(case: &Case) -> String {
         (None, Ok(op)) if case.group.check == "numerics" => op.to_owned(),
         _ => case.group.check.clone(),
     }
+}
+
+/// What the record says about the arithmetic before the case has run: a backend that gives no answer to the probes was
+/// still asked.
+///
+/// # Errors
+/// A suite error.
+pub fn unanswered(case: &Case) -> Result<Option<Numerics>, CheckError> {
+    (case.group.check == "numerics").then(|| numerics::unanswered(case)).transpose()
 }
 
 /// Runs the check of a case.

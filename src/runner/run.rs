@@ -13,7 +13,7 @@ use super::event::{Event, Sink};
 use super::finding::{CheckError, Finding, outcome_of};
 use super::knowledge::Knowledge;
 use super::models::Subject;
-use super::registry::{Bench, check, subject};
+use super::registry::{Bench, check, subject, unanswered};
 use crate::inputs::Stream;
 use crate::kit;
 use crate::suite::{Case, Set};
@@ -172,7 +172,7 @@ impl Post {
             delegated: BTreeMap::new(),
             output_sha256: Finding::default().output_sha256(),
             notes: Vec::new(),
-            numerics: None,
+            numerics: unanswered(case).map_err(|e| RunError::Kit(e.to_string()))?,
             ms: 0,
         };
         record.outcome = match case.group.proves {

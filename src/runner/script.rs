@@ -4,12 +4,9 @@ use modelbench_contract::{Backend, Class, NumericProfile, Result};
 use modelbench_reference::CpuRef;
 
 use super::finding::{CheckError, Finding};
-use super::ops::{OpPlan, truth};
-use crate::compare::{Want, bits_differ, first_difference, judge};
+use super::ops::{OpPlan, same_truth, truth};
+use crate::compare::{Want, first_difference};
 use crate::suite::Case;
-
-/// Most defects of one case that are told in words; the rest is counted.
-const TOLD: usize = 6;
 
 /// What a sequence of calls gave.
 #[derive(Debug, Default)]
@@ -70,7 +67,8 @@ pub struct Truths {
 }
 
 impl Truths {
-    /// Asks `make` for the truths under a declared arithmetic; the second number is the suite's factor on the bound.
+    /// Asks `make` for the truths under a declared arithmetic, of answers in which no `q8_0` weight has a part; the
+    /// second number is the suite's factor on the bound.
     ///
     /// # Errors
     /// Those of `make`.
@@ -78,8 +76,16 @@ impl Truths {
         profile: &NumericProfile,
         make: impl Fn(&NumericProfile) -> Result<Vec<(Want, f64)>, CheckError>,
     ) -> Result<Truths, CheckError> {
+        Truths::with(profile, false, make)
+    }
+
+    fn with(
+        profile: &NumericProfile,
+        q8_0: bool,
+        make: impl Fn(&NumericProfile) -> Result<Vec<(Want, f64)>, CheckError>,
+    ) -> Result<Truths, CheckError> {
         let own = CpuRef::new().numerics();
-        let host = if own == *profile { None } else { Some(make(&own)?) };
+        let host = if same_truth(profile, &own, q8_0) { None } else { Some(make(&own)?) };
         Ok(Truths { backend: make(profile)?, host })
     }
 
@@ -88,7 +94,8 @@ impl Truths {
     /// # Errors
     /// As [`truth`].
     pub fn of_plans(case: &Case, plans: &[OpPlan], profile: &NumericProfile) -> Result<Truths, CheckError> {
-        Truths::new(profile, |profile| plans.iter().map(|plan| truth(case, plan, profile)).collect())
+        let q8_0 = plans.iter().any(OpPlan::takes_q8_0);
+        Truths::with(profile, q8_0, |profile| plans.iter().map(|plan| truth(case, plan, profile)).collect())
     }
 
     /// True if the truths number `a` and `b` differ somewhere by more than both bounds: only then can an answer to the
@@ -133,11 +140,7 @@ pub fn conclude(
     let mut finding = Finding::default();
     judge_answers(&mut finding, &truths.backend, got)?;
     compare_bits(&mut finding, got, &host, class);
-    let more = finding.wrong.len().saturating_sub(TOLD);
-    if more > 0 {
-        finding.wrong.truncate(TOLD);
-        finding.wrong.push(format!("and {more} more"));
-    }
+    finding.shorten();
     Ok(finding)
 }
 
@@ -147,9 +150,7 @@ fn judge_answers(finding: &mut Finding, truths: &[(Want, f64)], script: &Script)
             return Err(CheckError::Kit(format!("{} has no truth", answer.what)));
         };
         finding.output(&answer.values);
-        let judged = judge(want, &answer.values, *slack);
-        finding.merge(judged.quality);
-        finding.wrong.extend(judged.wrong.map(|wrong| format!("{}: {wrong}", answer.what)));
+        finding.judge(&answer.what, want, &answer.values, *slack);
     }
     finding.wrong.extend(script.wrong.iter().cloned());
     Ok(())
@@ -159,11 +160,7 @@ fn judge_answers(finding: &mut Finding, truths: &[(Want, f64)], script: &Script)
 fn compare_bits(finding: &mut Finding, got: &Script, host: &Script, class: Class) {
     for answer in &got.answers {
         let Some(partner) = host.answers.iter().find(|host| host.truth == answer.truth) else { continue };
-        finding.quality.bits_compared += partner.values.len() as u64;
-        finding.quality.bits_differ += bits_differ(&answer.values, &partner.values);
+        finding.compare_bits(&answer.values, &partner.values);
     }
-    let (differ, all) = (finding.quality.bits_differ, finding.quality.bits_compared);
-    finding.require(class != Class::Reference || differ == 0, || {
-        format!("{differ} of {all} elements differ in bits from cpu-ref")
-    });
+    finding.require_bits(class);
 }

@@ -27,6 +27,8 @@ pub fn run<E: From<SelftestError>>(
     let next = AtomicUsize::new(0);
     let (sender, receiver) = mpsc::channel();
     thread::scope(|scope| {
+        // Dropped before the threads are waited for, so that they stop when nobody wants their trials any more.
+        let receiver = receiver;
         for _ in 0..jobs.clamp(1, behaviours.len().max(1)) {
             let (sender, next) = (sender.clone(), &next);
             // A worker dies with the thread that started it, so that each thread lives until nothing is left to do.

@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use modelbench_evidence::gate::{self, GateVerdict, WitnessVerdict};
 use modelbench_evidence::label;
-use modelbench_evidence::outcome::{Outcome, Verdict};
+use modelbench_evidence::outcome::{NotRun, Outcome, Verdict};
 use modelbench_evidence::record::{CaseRecord, Header};
-use modelbench_zoo::Behaviour;
+use modelbench_zoo::{Behaviour, HONEST};
 
 use crate::bundled::MOCK_PREFIX;
 use crate::runner::{self, Knowledge, Order, Plan, RunError, Sink, SubjectError};
@@ -25,9 +25,6 @@ const FATAL_MEMORY: u64 = 1 << 30;
 /// Most memory of every other behaviour; the honest one stays far below in every case.
 const MEMORY: u64 = 4 << 30;
 
-/// The behaviour that is tried on every case.
-const HONEST: &str = "honest";
-
 /// What all trials have in common.
 #[derive(Debug)]
 pub struct Bench<'a> {
@@ -39,6 +36,8 @@ pub struct Bench<'a> {
     pub short: BTreeSet<String>,
     /// Digest of the suite tree.
     pub suite_digest: String,
+    /// True if that is the kit's own.
+    pub suite_is_kit: bool,
     /// Seed of every input.
     pub seed: u64,
 }
@@ -105,7 +104,7 @@ pub(super) fn trial(
         set: bench.set,
         full_cases: bench.set.file.cases,
         suite_digest: bench.suite_digest.clone(),
-        suite_is_kit: true,
+        suite_is_kit: bench.suite_is_kit,
         cases: cases.collect(),
         order: Order::Given,
         filter: None,
@@ -120,6 +119,14 @@ pub(super) fn trial(
     let mut nobody: Vec<&mut dyn Sink> = Vec::new();
     let (header, records) = runner::run(plan, &mut nobody)
         .map_err(|source| SelftestError::Run { behaviour: behaviour.name, source })?;
+    // A case that found no worker says nothing about the behaviour.
+    let unmanned = records.iter().find_map(|record| match &record.outcome {
+        Outcome::NotRun { why: NotRun::Kit { reason } } => Some(reason.clone()),
+        _ => None,
+    });
+    if let Some(reason) = unmanned {
+        return Err(SelftestError::Run { behaviour: behaviour.name, source: RunError::Kit(reason) });
+    }
     let mut killers: Vec<Killer> = records.iter().filter_map(by_case).collect();
     // Gate and label speak about whole runs; with enough killers there is none.
     if killers.len() < ENOUGH {

@@ -1,13 +1,13 @@
 //! What each case cannot tell from a right answer: `discrimination.toml` of a suite tree.
 //!
 //! The file is made by `modelbench build-suites` and is part of the tree's digest. A tree without it, or whose cases are
-//! not the ones that were tried, is refused: nobody may run cases whose power is unknown.
+//! not the ones that were tried, with the same data and tolerances, is refused: nobody may run cases whose power is unknown.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use modelbench_evidence::results::ids_digest;
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 
 use super::{Case, SuiteError};
 use crate::compare::GARBAGE;
@@ -46,11 +46,9 @@ pub(super) fn attach(bytes: Option<&[u8]>, cases: &mut [Case]) -> Result<(), Sui
     let bytes = bytes.ok_or_else(|| not_built(format!("{PATH} is missing")))?;
     let (file, _) = super::load::parse::<File>(PATH, bytes)?;
     let invalid = |reason: String| SuiteError::Invalid { file: PATH.into(), line: 1, reason };
-    if file.schema != 1 {
-        return Err(invalid(format!("schema = {}: this kit reads 1", file.schema)));
-    }
-    let judged = || cases.iter().filter(|case| crate::runner::asks(case)).map(|case| case.id.as_str());
-    let (count, digest) = (judged().count() as u64, ids_digest(judged()));
+    super::load::require_schema(PATH, file.schema)?;
+    let tried: Vec<&Case> = cases.iter().filter(|case| crate::runner::asks(case)).collect();
+    let (count, digest) = (tried.len() as u64, power_digest(&tried)?);
     if (file.cases, &file.digest) != (count, &digest) {
         return Err(not_built(format!(
             "{PATH} was made for {} cases with digest {}, the tree has {count} with digest {digest}",
@@ -69,7 +67,9 @@ pub(super) fn attach(bytes: Option<&[u8]>, cases: &mut [Case]) -> Result<(), Sui
                     file.seed
                 )));
             }
-            by_id.insert(id.as_str(), &group.accepts);
+            if by_id.insert(id.as_str(), &group.accepts).is_some() {
+                return Err(invalid(format!("{id} is listed twice")));
+            }
         }
     }
     for case in cases.iter_mut().filter(|case| crate::runner::asks(case)) {
@@ -81,8 +81,26 @@ pub(super) fn attach(bytes: Option<&[u8]>, cases: &mut [Case]) -> Result<(), Sui
     }
 }
 
-/// The text of the file: `found` holds every case that was tried, with the wrong answers that it accepts.
-pub fn render(seed: u64, found: &BTreeMap<String, Vec<&'static str>>) -> String {
+/// sha256 over what decides the power of the cases, sorted by id: check, data and tolerance of each. Text that explains
+/// has no part in it.
+///
+/// # Errors
+/// [`SuiteError::Invalid`] if a case cannot be written as JSON.
+pub fn power_digest(cases: &[&Case]) -> Result<String, SuiteError> {
+    let mut lines = Vec::with_capacity(cases.len());
+    for case in cases {
+        let group = &case.group;
+        let power = (&group.check, &group.input, &group.random, &group.tolerance);
+        let json = serde_json::to_string(&power).map_err(|e| case.invalid(e.to_string()))?;
+        lines.push(format!("{}\0{json}\n", case.id));
+    }
+    lines.sort_unstable();
+    Ok(hex::encode(Sha256::digest(lines.concat())))
+}
+
+/// The text of the file: `found` holds every case that was tried, with the wrong answers that it accepts, and `digest` is
+/// their [`power_digest`].
+pub fn render(seed: u64, digest: &str, found: &BTreeMap<String, Vec<&'static str>>) -> String {
     let mut groups: BTreeMap<&[&'static str], Vec<&str>> = BTreeMap::new();
     for (id, accepts) in found.iter().filter(|(_, accepts)| !accepts.is_empty()) {
         groups.entry(accepts).or_default().push(id);
@@ -91,9 +109,8 @@ pub fn render(seed: u64, found: &BTreeMap<String, Vec<&'static str>>) -> String 
         "# Made by: modelbench build-suites DIR\nschema = 1\nwhy = \"Wrong answers that a case cannot tell from right ones, \
          tried when the suites are built: zeros, the mean of all elements, half of each, each times 1+2^-6, a shuffle, a \
          last tile of zeros, two rows exchanged, positions off by one. A case that is not listed rejects all of them.\"\n\
-         seed = \"{seed:#x}\"\ncases = {}\ndigest = \"{}\"\n",
-        found.len(),
-        ids_digest(found.keys().map(String::as_str))
+         seed = \"{seed:#x}\"\ncases = {}\ndigest = \"{digest}\"\n",
+        found.len()
     );
     for (accepts, cases) in groups {
         let _ = write!(text, "\n[[group]]\naccepts = {accepts:?}\ncases = [\n");

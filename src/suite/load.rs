@@ -80,6 +80,11 @@ impl Suites {
         Ok(Suites { cases, purposes, digest, tree })
     }
 
+    /// True if the tree, with the goldens and models beside it, is the one compiled into the kit.
+    pub fn is_kit(&self) -> bool {
+        self.digest == SuiteTree::embedded().digest()
+    }
+
     /// Names of the sets, sorted.
     pub fn set_names(&self) -> Vec<String> {
         self.tree
@@ -152,7 +157,7 @@ pub(super) fn parse<'a, T: serde::de::DeserializeOwned>(
     Ok((value, text))
 }
 
-fn require_schema(path: &str, found: u32) -> Result<(), SuiteError> {
+pub(super) fn require_schema(path: &str, found: u32) -> Result<(), SuiteError> {
     if found == 1 {
         return Ok(());
     }

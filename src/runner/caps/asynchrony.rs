@@ -10,7 +10,7 @@ use modelbench_contract::Backend;
 use modelbench_contract::wire::{Effort, RemoteBackend, Transport};
 
 use super::{free, operand, upload};
-use crate::compare::{Want, judge};
+use crate::compare::Want;
 use crate::oracle;
 use crate::runner::finding::{CheckError, Finding};
 use crate::suite::Case;
@@ -61,7 +61,7 @@ pub(super) fn check<T: Transport>(
             format!("the worker reports {first:?}, but only {passed} ns passed")
         });
         finding.output(&got);
-        take(&mut finding, &product, &got, "a result that was read while it was computed");
+        finding.judge("a result that was read while it was computed", &product, &got, 1.0);
         free(remote, results)?;
         best = best.max(waited_percent(first, idle));
         if best >= least {
@@ -86,7 +86,7 @@ pub(super) fn check<T: Transport>(
     index(&mut finding, &twice, remote.argmax(&logits)?, "argmax right after a change in place")?;
     let got = remote.read(&logits)?;
     finding.output(&got);
-    take(&mut finding, &Want::Exact(twice), &got, "a result that was changed in place");
+    finding.judge("a result that was changed in place", &Want::Exact(twice), &got, 1.0);
     free(remote, [busy, logits, other])?;
     free(remote, tensors)?;
     remote.sync()?;
@@ -105,12 +105,6 @@ fn waited_percent(span: Effort, idle: Effort) -> u64 {
 fn exact(w: &[f32], x: &[f32], n: usize) -> Vec<f32> {
     let dot = |a: &[f32], b: &[f32]| -> f32 { a.iter().zip(b).map(|(a, b)| a * b).sum() };
     x.chunks_exact(n).flat_map(|row| w.chunks_exact(n).map(move |weights| dot(weights, row))).collect()
-}
-
-fn take(finding: &mut Finding, want: &Want, got: &[f32], what: &str) {
-    let judged = judge(want, got, 1.0);
-    finding.merge(judged.quality);
-    finding.wrong.extend(judged.wrong.map(|wrong| format!("{what}: {wrong}")));
 }
 
 fn index(finding: &mut Finding, logits: &[f32], got: usize, what: &str) -> Result<(), CheckError> {

@@ -6,7 +6,7 @@ use modelbench_contract::{
 };
 
 use super::{Lab, capacity, free, operand, upload};
-use crate::compare::{Want, judge};
+use crate::compare::Want;
 use crate::inputs::Operand;
 use crate::oracle::{self, AttentionInput};
 use crate::runner::finding::{CheckError, Finding};
@@ -32,13 +32,7 @@ impl Sizes {
         }
         let config =
             KvConfig { layers: 1, kv_heads: case.size("kv_heads")?, head_dim, capacity: held, theta: 1e4 };
-        let scale = (1.0 / (head_dim as f64).sqrt()) as f32;
-        Ok(Sizes {
-            rows,
-            held,
-            config,
-            spec: AttentionSpec { group: case.size("group")?, scale, causal: true },
-        })
+        Ok(Sizes { rows, held, config, spec: AttentionSpec::causal(case.size("group")?, head_dim) })
     }
     fn width(&self) -> usize {
         self.config.row_len() * self.spec.group
@@ -93,7 +87,7 @@ fn run<T: Transport>(
     memory: Option<MemoryMeter>,
 ) -> Result<(Vec<f32>, Cost), CheckError> {
     let mut kv = remote.new_kv(&sizes.config)?;
-    let [q, k, v] = operands;
+    let [q, ..] = operands;
     let tensors = upload(remote, operands)?;
     let [query, key, value] = tensors.as_slice() else {
         return Err(CheckError::Kit("three operands".to_owned()));
@@ -124,7 +118,7 @@ fn run<T: Transport>(
     free(remote, tensors)?;
     remote.sync()?;
     let elements = sizes.rows * sizes.width();
-    if got.len() != elements || k.values.len() != v.values.len() {
+    if got.len() != elements {
         return Err(CheckError::Kit(format!("{} values for {elements}", got.len())));
     }
     Ok((got, Cost { growth, device, dispatches }))
@@ -155,9 +149,7 @@ fn values(
         };
         let want = oracle::attention(&input, &sizes.spec, profile, &allowance)
             .map_err(|e| CheckError::Kit(format!("{}: {e}", case.id)))?;
-        let judged = judge(&Want::Bounded(want), &got[p * width..(p + 1) * width], slack);
-        finding.merge(judged.quality);
-        finding.wrong.extend(judged.wrong.map(|wrong| format!("row {p}: {wrong}")));
+        finding.judge(&format!("row {p}"), &Want::Bounded(want), &got[p * width..(p + 1) * width], slack);
     }
     Ok(())
 }

@@ -8,7 +8,7 @@ use modelbench_contract::wire::{RemoteBackend, RemoteTensor, Transport};
 use modelbench_contract::{Backend, DType, NumericProfile, Result};
 
 use super::{Lab, free, operand, upload};
-use crate::compare::{Want, judge};
+use crate::compare::Want;
 use crate::inputs::Operand;
 use crate::oracle::{self, Bounded, Weight};
 use crate::runner::finding::{CheckError, Finding};
@@ -135,9 +135,7 @@ fn values(
     ];
     let names = ["rms_norm", "gate", "up", "swiglu", "down"];
     for ((name, truth), step) in names.iter().zip(&truths).zip([normed, gated, upped, product, out]) {
-        let judged = judge(&Want::Bounded(truth.clone()), step, slack);
-        finding.merge(judged.quality);
-        finding.wrong.extend(judged.wrong.map(|wrong| format!("{name}: {wrong}")));
+        finding.judge(name, &Want::Bounded(truth.clone()), step, slack);
     }
     let [b_norm, b_gate, b_up, b_swiglu, b_down] = truths.map(|truth| truth.bound);
     let e_norm = b_norm.iter().map(|b| 2.0 * b).collect::<Vec<_>>();
@@ -153,9 +151,7 @@ fn values(
         .collect();
     let bound = carried(down, &e_swiglu, hidden, &b_down);
     let want = out.iter().map(|&v| f64::from(v)).collect();
-    let judged = judge(&Want::Bounded(Bounded { want, bound }), got, slack);
-    finding.merge(judged.quality);
-    finding.wrong.extend(judged.wrong.map(|wrong| format!("the fused block: {wrong}")));
+    finding.judge("the fused block", &Want::Bounded(Bounded { want, bound }), got, slack);
     Ok(())
 }
 

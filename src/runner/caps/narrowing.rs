@@ -1,10 +1,11 @@
 //! `UploadDtype`: narrowing has one right answer.
 
-use modelbench_contract::{Backend, DType, DeviceTensor};
+use modelbench_contract::{Backend, DeviceTensor};
 
 use super::input;
 use crate::compare::first_difference;
 use crate::runner::finding::{CheckError, Finding};
+use crate::runner::ops;
 use crate::suite::Case;
 
 /// The values that remain after narrowing, by the definitions of the formats.
@@ -31,7 +32,7 @@ fn q8_0(block: &[f32]) -> Vec<f32> {
 /// Uploads f32 values as a narrower dtype and reads them back.
 pub(super) fn check<B: Backend>(case: &Case, seed: u64, backend: &mut B) -> Result<Finding, CheckError> {
     let (operand, name) = (input(case, seed)?, case.text("dtype")?);
-    let dtype = DType::ALL.into_iter().find(|d| d.as_str() == name).unwrap_or(DType::F32);
+    let dtype = ops::dtype(case)?;
     let tensor = backend.upload(&operand.tensor, dtype)?;
     let got = backend.read(&tensor)?;
     let mut finding = Finding::default();

@@ -21,13 +21,8 @@ pub(super) fn many_ops<B: Backend>(
 ) -> Result<Finding, CheckError> {
     let (plans, rounds) = (super::plans(case, seed)?, case.size("rounds")?);
     let stream = Stream::new(seed, &case.id, "order");
-    let orders: Vec<Vec<usize>> = (0..rounds)
-        .map(|round| {
-            let mut order: Vec<usize> = (0..plans.len()).collect();
-            order.sort_by_key(|&i| stream.bits((round * plans.len() + i) as u64));
-            order
-        })
-        .collect();
+    let orders: Vec<Vec<usize>> =
+        (0..rounds).map(|round| stream.order((round * plans.len()) as u64, plans.len())).collect();
     let truths = Truths::of_plans(case, &plans, profile)?;
     let host = calls(&mut CpuRef::new(), &plans, orders.get(..1).unwrap_or_default(), true);
     conclude(case, &truths, host, &calls(backend, &plans, &orders, profile.deterministic)?, class)

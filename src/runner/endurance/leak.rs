@@ -1,6 +1,6 @@
 //! Memory that is given back must come back.
 
-use modelbench_contract::{Backend, Capacity, DType, HostTensor, KvConfig, Result};
+use modelbench_contract::{Backend, Capacity, DType, DeviceKind, HostTensor, KvConfig, Result};
 
 use super::super::finding::{CheckError, Finding};
 use super::super::kv_rows::kv_store;
@@ -49,6 +49,11 @@ pub(super) fn check<B: Backend>(
                 mib(most)
             )
         });
+    }
+    if before.1.is_none() && matches!(backend.device().kind, DeviceKind::Discrete | DeviceKind::Virtual) {
+        finding
+            .notes
+            .push("the device's own memory was not measured: it does not tell how much is free".to_owned());
     }
     if !measured {
         let why = "neither the worker's memory nor the device's can be measured here".to_owned();

@@ -1,6 +1,6 @@
 //! After each kind of refused request the next good call is right, and so is one that was under way.
 
-use modelbench_contract::{Backend, Class, ErrorKind, NumericProfile};
+use modelbench_contract::{Backend, Class, NumericProfile};
 use modelbench_reference::CpuRef;
 
 use super::super::finding::{CheckError, Finding};
@@ -32,9 +32,7 @@ pub(super) fn check(
     for (i, plan) in plans.iter().enumerate() {
         script.answer(format!("call {i} before any refusal"), i, plan.once(remote)?);
     }
-    let stream = Stream::new(seed, &case.id, "refusals");
-    let mut order: Vec<usize> = (0..refusal::REFUSALS.len()).collect();
-    order.sort_by_key(|&i| stream.bits(i as u64));
+    let order = Stream::new(seed, &case.id, "refusals").order(0, refusal::REFUSALS.len());
     for (turn, what) in order.into_iter().map(|i| refusal::REFUSALS[i]).enumerate() {
         let Some(plan) = plans.get(turn % plans.len()) else { continue };
         around(remote, plan, what, turn % plans.len(), profile.deterministic, &mut script)?;
@@ -54,17 +52,12 @@ fn around(
     deterministic: bool,
     script: &mut Script,
 ) -> Result<(), CheckError> {
+    let bad = refusal::prepare(what, remote)?;
     let mut live = Live::upload(remote, plan)?;
     let started = live.start(remote)?;
-    match refusal::provoke(what, remote)? {
-        Ok(()) => script.require(false, || format!("{what} was accepted")),
-        Err(error) if matches!(error.kind, ErrorKind::Unavailable | ErrorKind::DeviceLost) => {
-            return Err(error.into());
-        }
-        Err(error) => script.require(error.kind == ErrorKind::InvalidArgument, || {
-            format!("{what}: want invalid-argument, got {error}")
-        }),
-    }
+    let mut refused = Finding::default();
+    refusal::provoke(&mut refused, what, bad, remote)?;
+    refused.wrong.into_iter().for_each(|wrong| script.require(false, || wrong));
     let under_way = live.finish(remote, started)?;
     script.again(&format!("the call that was under way at {what}"), truth, under_way, deterministic);
     live.free(remote)?;

@@ -55,11 +55,9 @@ struct Turn {
 fn turns(stream: &Stream, stores: usize, rounds: usize) -> Vec<Turn> {
     let (mut held, mut turns) = (vec![0; stores], Vec::new());
     for round in 0..rounds {
-        let mut order: Vec<usize> = (0..stores).collect();
-        order.sort_by_key(|&i| stream.bits((round * stores + i) as u64));
         let restarted =
             (round % 3 == 2).then(|| stream.below((rounds * stores + round) as u64, stores as u64));
-        for store in order {
+        for store in stream.order((round * stores) as u64, stores) {
             if restarted == Some(store as u64) {
                 held[store] = 0;
             }

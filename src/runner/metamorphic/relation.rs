@@ -5,7 +5,7 @@ use modelbench_reference::CpuRef;
 
 use super::super::finding::{CheckError, Finding};
 use super::super::ops::{OpPlan, truth};
-use crate::compare::{Want, bits_differ, judge};
+use crate::compare::{Want, judge};
 use crate::oracle::Bounded;
 use crate::suite::{Case, Tolerance};
 
@@ -111,8 +111,7 @@ pub(super) fn hold<B: Backend>(
     let mut finding = Finding::default();
     for (i, (values, reference)) in got.iter().zip(&reference).enumerate() {
         finding.output(values);
-        finding.quality.bits_compared += reference.len() as u64;
-        finding.quality.bits_differ += bits_differ(values, reference);
+        finding.compare_bits(values, reference);
         finding.require(values.len() == reference.len(), || {
             format!("call {i} gave {} elements, want {}", values.len(), reference.len())
         });
@@ -128,9 +127,6 @@ pub(super) fn hold<B: Backend>(
     let judged = judge(&want, &values, slack);
     finding.merge(judged.quality);
     finding.wrong.extend(judged.wrong);
-    let (differ, all) = (finding.quality.bits_differ, finding.quality.bits_compared);
-    finding.require(class != Class::Reference || differ == 0, || {
-        format!("{differ} of {all} elements differ in bits from cpu-ref")
-    });
+    finding.require_bits(class);
     Ok(finding)
 }

@@ -101,7 +101,7 @@ fn product<'a>(case: &Case, plan: &'a OpPlan) -> Result<(&'a Operand, &'a Operan
 pub(super) fn row_permutation(case: &Case, seed: u64, plan: OpPlan) -> Result<Relation, CheckError> {
     let (w, x) = product(case, &plan)?;
     let (out, batch) = (w.tensor.desc().rows(), x.tensor.desc().rows());
-    let order = shuffled(case, seed, out);
+    let order = Stream::new(seed, &case.id, "permutation").order(0, out);
     let mixed = OpPlan { call: plan.call, operands: vec![rows(w, &order, true)?, x.clone()] };
     let mut relation = Relation { plans: vec![plan.clone(), mixed], ..Relation::default() };
     for row in 0..batch {
@@ -110,13 +110,6 @@ pub(super) fn row_permutation(case: &Case, seed: u64, plan: OpPlan) -> Result<Re
         }
     }
     Ok(relation)
-}
-
-fn shuffled(case: &Case, seed: u64, n: usize) -> Vec<usize> {
-    let stream = Stream::new(seed, &case.id, "permutation");
-    let mut order: Vec<usize> = (0..n).collect();
-    order.sort_by_key(|&i| stream.bits(i as u64));
-    order
 }
 
 /// Zeros behind every row of both operands change nothing.
@@ -170,7 +163,7 @@ pub(super) fn position_permutation(case: &Case, seed: u64, plan: OpPlan) -> Resu
     if q.tensor.desc().rows() != 1 {
         return Err(case.invalid("several queries see different positions; leave `rows` out").into());
     }
-    let order = shuffled(case, seed, kv.capacity);
+    let order = Stream::new(seed, &case.id, "permutation").order(0, kv.capacity);
     let mix = |operand: &Operand| rows(operand, &order, true);
     let mixed = OpPlan {
         call: Call::Attention { kv, spec },

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use modelbench_contract::{Activation, Backend, NumericProfile, Precision};
 
 use super::super::CheckError;
-use super::super::ops::{Call, run_once};
+use super::super::ops::Call;
 use super::ladder::{LADDER, place, spacing};
 use super::probe::{Aspect, Kind, Probe, candidate};
 use crate::inputs::Operand;
@@ -46,11 +46,7 @@ pub(super) struct Found {
 /// # Errors
 /// The first error that the backend gives.
 pub(super) fn answers<B: Backend>(backend: &mut B, posed: &[Posed]) -> Result<Vec<Vec<f32>>, CheckError> {
-    let mut all = Vec::with_capacity(posed.len());
-    for Posed { probe, .. } in posed {
-        all.push(run_once(backend, &probe.plan)?.values);
-    }
-    Ok(all)
+    posed.iter().map(|posed| Ok(posed.probe.plan.once(backend)?)).collect()
 }
 
 /// Which of two answers about the same aspect is told: the worst one.
@@ -206,7 +202,10 @@ impl Scale<'_> {
             self.coarse(posed, answers, aspect, &coded, wanted)?
         };
         found.precision = precision;
-        found.as_declared = declared || (sharp && found.activation != Some(Activation::Int8));
+        let int8 = found.activation == Some(Activation::Int8);
+        // A bound that is wide enough for codes does not declare them.
+        let undeclared = int8 && self.declared.q8_activation == Activation::Float;
+        found.as_declared = (declared && !undeclared) || (sharp && !int8);
         found.witness = witness.text;
         Ok(found)
     }

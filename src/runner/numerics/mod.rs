@@ -25,8 +25,7 @@ use probe::{Aspect, Probe};
 
 use super::finding::{CheckError, Finding};
 use super::ops::allowance;
-use crate::compare::bits_differ;
-use crate::suite::Case;
+use crate::suite::{Case, SuiteError};
 
 /// Values of the axis `op`.
 pub const OPS: [&str; 8] =
@@ -83,14 +82,10 @@ pub fn check<B: Backend>(
     for (got, own) in got.all().zip(own.all()) {
         finding.output(got);
         finding.quality.elements += got.len() as u64;
-        finding.quality.bits_compared += own.len() as u64;
-        finding.quality.bits_differ += bits_differ(got, own);
+        finding.compare_bits(got, own);
     }
     finding.numerics = Some(asked.judge(case, &got, profile, &mut finding)?);
-    if class == Class::Reference && finding.quality.bits_differ > 0 {
-        let (differ, all) = (finding.quality.bits_differ, finding.quality.bits_compared);
-        finding.wrong.push(format!("{differ} of {all} elements differ in bits from cpu-ref"));
-    }
+    finding.require_bits(class);
     Ok(finding)
 }
 
@@ -101,6 +96,19 @@ pub fn check<B: Backend>(
 pub fn explain(case: &Case, seed: u64) -> Result<Vec<String>, CheckError> {
     let asked = Asked::new(case, seed, &NumericProfile::F32)?;
     Ok(asked.probes.iter().enumerate().map(|(i, posed)| posed.explain(i)).collect())
+}
+
+/// What the record says of a case of probes until they are answered: which op and dtype were asked, and that nothing is
+/// known.
+///
+/// # Errors
+/// A suite error.
+pub fn unanswered(case: &Case) -> Result<Numerics, CheckError> {
+    Ok(nothing(op(case)?, dtype(case)?))
+}
+
+fn nothing(op: Op, dtype: DType) -> Numerics {
+    Numerics { op, dtype, operand: None, accumulator: None, flush_to_zero: None, activation: None }
 }
 
 /// The probes of a case. Operands are seen through sums: without knowing the sums, operands cannot be told from them.
@@ -158,14 +166,7 @@ impl Asked {
     ) -> Result<Numerics, CheckError> {
         let (allowance, slack) = allowance(case)?;
         let scale = Scale { case, declared: profile, allowance, slack };
-        let mut numerics = Numerics {
-            op: self.op,
-            dtype: self.dtype,
-            operand: None,
-            accumulator: None,
-            flush_to_zero: None,
-            activation: None,
-        };
+        let mut numerics = nothing(self.op, self.dtype);
         match self.aspect {
             Aspect::Flush => {
                 let found = scale.flush(&self.probes, &got.probes)?;
@@ -272,15 +273,8 @@ impl Asked {
     }
 }
 
-fn dtype(case: &Case) -> Result<DType, CheckError> {
-    if !case.params().contains_key("dtype") {
-        return Ok(DType::F32);
-    }
-    let name = case.text("dtype")?;
-    DType::ALL
-        .into_iter()
-        .find(|dtype| dtype.as_str() == name)
-        .ok_or_else(|| case.invalid(format!("dtype {name:?}: expected f32, f16, bf16 or q8_0")).into())
+fn dtype(case: &Case) -> Result<DType, SuiteError> {
+    if case.params().contains_key("dtype") { super::ops::dtype(case) } else { Ok(DType::F32) }
 }
 
 fn probes(

@@ -22,7 +22,7 @@ pub fn plan(case: &Case, seed: u64) -> Result<OpPlan, CheckError> {
     let (positions, kv_heads) = (case.size("kv")?, case.size("kv_heads")?);
     let (group, head_dim, rows) = (case.size("group")?, case.size("head_dim")?, case.size_or("rows", 0)?);
     let kv = KvConfig { layers: 1, kv_heads, head_dim, capacity: positions, theta: 10_000.0 };
-    let spec = AttentionSpec { group, scale: (1.0 / (head_dim as f64).sqrt()) as f32, causal: true };
+    let spec = AttentionSpec::causal(group, head_dim);
     let width = kv_heads * group * head_dim;
     let recipe = case.group.input;
     let make = |name: &'static str, shape: &[usize], recipe| {
@@ -35,9 +35,9 @@ pub fn plan(case: &Case, seed: u64) -> Result<OpPlan, CheckError> {
         let odd = Recipe::Odd { max, exponent: 0 };
         let v = make("v", &row, odd)?;
         let k_raw = make("k_raw", &row, odd)?;
-        let k_rope = Selection::new(case, &kv, rows.max(1), seed)?.keys(make("k_rope", &row, odd)?)?;
-        let q =
-            Selection::new(case, &kv, rows.max(1), seed)?.queries(&q_shape, kv_heads * group, head_dim)?;
+        let selection = Selection::new(case, &kv, rows.max(1), seed)?;
+        let k_rope = selection.keys(make("k_rope", &row, odd)?)?;
+        let q = selection.queries(&q_shape, kv_heads * group, head_dim)?;
         return Ok(OpPlan { call, operands: vec![q, k_raw, k_rope, v] });
     }
     // Zero queries give equal scores, so that with a power of two of positions every weight is exact.

@@ -86,17 +86,6 @@ fn store_changed<T>(plan: &OpPlan, live: &Live<T>) -> Vec<String> {
     differ.collect()
 }
 
-/// Runs the plan once and frees everything; nothing else is watched.
-///
-/// # Errors
-/// The first error that the backend gives.
-pub fn run_once<B: Backend>(backend: &mut B, plan: &OpPlan) -> Result<Executed> {
-    let mut live = Live::upload(backend, plan)?;
-    let done = call(backend, &mut live)?;
-    live.free(backend)?;
-    Ok(done)
-}
-
 fn changed(name: &str, at: usize, now: Option<&f32>, was: Option<&f32>) -> String {
     let show = |v: Option<&f32>| v.map_or("nothing".to_owned(), |v| format!("{v:e}"));
     format!("{name} changed at [{at}]: it was {}, now it is {}", show(was), show(now))

@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use modelbench_contract::{Backend, DType, NumericProfile};
+use modelbench_contract::{Backend, NumericProfile};
 use modelbench_reference::CpuRef;
 
 use super::execute::{Executed, execute};
 use super::plan::OpPlan;
-use super::truth::truth;
+use super::truth::{same_truth, truth};
 use crate::compare::{Want, judge};
 use crate::runner::CheckError;
 use crate::suite::Case;
@@ -37,7 +37,7 @@ impl Known {
         let mut host = CpuRef::new();
         let reference = execute(&mut host, &plan, false)
             .map_err(|e| CheckError::Kit(format!("{}: cpu-ref refused the case: {e}", case.id)))?;
-        let outside = if matters(&plan, profile) == matters(&plan, &host.numerics()) {
+        let outside = if same_truth(profile, &host.numerics(), plan.takes_q8_0()) {
             judge(&want, &reference.values, slack).wrong
         } else {
             let (want, slack) = truth(case, &plan, &host.numerics())?;
@@ -89,11 +89,4 @@ impl Kept {
         }
         Ok(known)
     }
-}
-
-/// The part of a profile that bounds of this plan depend on.
-fn matters(plan: &OpPlan, profile: &NumericProfile) -> NumericProfile {
-    let q8_0 = plan.operands.first().is_some_and(|w| w.tensor.dtype() == DType::Q8_0);
-    let q8_activation = if q8_0 { profile.q8_activation } else { NumericProfile::F32.q8_activation };
-    NumericProfile { q8_activation, deterministic: true, ..*profile }
 }

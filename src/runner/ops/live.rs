@@ -1,7 +1,8 @@
 //! A plan whose operands are on the device, so that a check can call the op again on the same handles.
 
-use modelbench_contract::{Backend, BackendError, ErrorKind, Op, Result};
+use modelbench_contract::{Backend, BackendError, ErrorKind, Result};
 
+use super::super::kv_rows::kv_store;
 use super::plan::{Call, OpPlan};
 
 /// The operands of a plan on the device.
@@ -78,11 +79,10 @@ impl<T> Live<T> {
             }
             (Call::Argmax, [logits]) => return Ok(Started::Index(backend.argmax(logits)?)),
             (Call::Attention { kv: config, spec }, [q, k_raw, k_rope, v]) => {
-                let missing = || BackendError::unimplemented(Op::NewKv);
-                let mut kv = backend.kv_store().ok_or_else(missing)?.new_kv(&config)?;
-                backend.kv_store().ok_or_else(missing)?.append(&mut kv, 0, k_raw, k_rope, v, 0)?;
+                let mut kv = kv_store(backend)?.new_kv(&config)?;
+                kv_store(backend)?.append(&mut kv, 0, k_raw, k_rope, v, 0)?;
                 let result = backend.attention(q, &kv, 0, spec)?;
-                let store = backend.kv_store().ok_or_else(missing)?;
+                let store = kv_store(backend)?;
                 if self.watch {
                     self.stored = optional(store.keys(&kv, 0).and_then(|k| Ok([k, store.values(&kv, 0)?])))?;
                 }

@@ -15,18 +15,17 @@ mod truth;
 use modelbench_contract::{Backend, Class, NumericProfile};
 
 use execute::execute;
-pub use execute::run_once;
 pub use explain::explain;
 pub use known::{Kept, Known};
 pub use live::Live;
 pub use patterns::PATTERNS;
-pub use plan::{Call, OpPlan, axes};
+pub use plan::{Call, OpPlan, axes, dtype};
 pub use plants::names as plant_names;
 pub use question::question;
-pub use truth::{allowance, ask, truth};
+pub use truth::{allowance, ask, same_truth, truth};
 
 use super::finding::{CheckError, Finding};
-use crate::compare::{bits_differ, judge, mistrust};
+use crate::compare::{judge, mistrust};
 use crate::suite::{Case, Recipe, Tolerance};
 
 /// Runs an op case on a backend and judges it.
@@ -48,17 +47,13 @@ pub fn check<B: Backend>(
     finding.output(&done.values);
     let judged = judge(want, &done.values, *slack);
     finding.quality = judged.quality;
-    finding.quality.bits_compared = reference.values.len() as u64;
-    finding.quality.bits_differ = bits_differ(&done.values, &reference.values);
+    finding.compare_bits(&done.values, &reference.values);
     finding.wrong.extend(judged.wrong);
     finding.wrong.extend(done.violations);
     finding.require(done.shape == reference.shape, || {
         format!("the result claims shape {:?}, the op gives {:?}", done.shape, reference.shape)
     });
-    if class == Class::Reference && finding.quality.bits_differ > 0 {
-        let (differ, all) = (finding.quality.bits_differ, finding.quality.bits_compared);
-        finding.wrong.push(format!("{differ} of {all} elements differ in bits from cpu-ref"));
-    }
+    finding.require_bits(class);
     if needs_information(case) {
         finding.mistrusted = mistrust(&done.values);
     }

@@ -90,6 +90,11 @@ pub fn axes(check: &str) -> Option<&'static [&'static str]> {
 }
 
 impl OpPlan {
+    /// True if its weight is `q8_0`, the only one that activations may be quantised for.
+    pub fn takes_q8_0(&self) -> bool {
+        self.operands.first().is_some_and(|w| w.tensor.dtype() == DType::Q8_0)
+    }
+
     /// Makes the operands of a case whose check is an op.
     ///
     /// # Errors
@@ -200,7 +205,11 @@ fn gate(case: &Case, shape: &[usize], seed: u64) -> Result<Operand, CheckError> 
     Ok(Operand::from_f32("gate", shape, (0..count as u64).map(choose).collect())?)
 }
 
-fn dtype(case: &Case) -> Result<DType, SuiteError> {
+/// The dtype that a case names.
+///
+/// # Errors
+/// [`SuiteError::Invalid`] if it names none, or one that does not exist.
+pub fn dtype(case: &Case) -> Result<DType, SuiteError> {
     let text = case.text("dtype")?;
     DType::ALL.into_iter().find(|d| d.as_str() == text).ok_or_else(|| {
         let known: Vec<&str> = DType::ALL.iter().map(|d| d.as_str()).collect();

@@ -31,11 +31,7 @@ pub fn question(case: &Case, seed: u64) -> Result<Question, CheckError> {
         Call::Rope(mut spec) => {
             spec.pos += 1;
             let moved = OpPlan { call: Call::Rope(spec), operands: plan.operands.clone() };
-            let (want, _) = truth(case, &moved, &NumericProfile::F32)?;
-            Some(match want {
-                Want::Exact(values) => values,
-                Want::Bounded(bounded) => bounded.want.iter().map(|&v| v as f32).collect(),
-            })
+            Some(truth(case, &moved, &NumericProfile::F32)?.0.values())
         }
         _ => None,
     };

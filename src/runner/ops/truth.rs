@@ -27,6 +27,13 @@ pub fn truth(case: &Case, plan: &OpPlan, profile: &NumericProfile) -> Result<(Wa
     }
 }
 
+/// True if a truth is the same under two declared arithmetics: whether answers repeat has no part in it, and how
+/// activations meet `q8_0` weights only where there are such weights.
+pub fn same_truth(a: &NumericProfile, b: &NumericProfile, q8_0: bool) -> bool {
+    let alike = NumericProfile { deterministic: b.deterministic, ..*a };
+    alike == *b || (!q8_0 && NumericProfile { q8_activation: b.q8_activation, ..alike } == *b)
+}
+
 /// What the suite allows beyond correct rounding, and its factor on the bound.
 ///
 /// # Errors

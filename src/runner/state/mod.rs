@@ -90,7 +90,7 @@ pub fn check<B: Backend>(
         }
         "interleaved-reads" => {
             let plans = (0..5).map(|k| plan(case, seed, k)).collect::<Result<Vec<_>, _>>()?;
-            let order = shuffled(case, seed, plans.len());
+            let order = Stream::new(seed, &case.id, "order").order(0, plans.len());
             let truths = Truths::of_plans(case, &plans, profile)?;
             let host = memory::interleaved_reads(&mut host, &plans, &order);
             conclude(case, &truths, host, &memory::interleaved_reads(backend, &plans, &order)?, class)
@@ -103,12 +103,4 @@ pub fn check<B: Backend>(
 fn plan(case: &Case, seed: u64, variant: u64) -> Result<OpPlan, CheckError> {
     let seed = if variant == 0 { seed } else { Stream::new(seed, &case.id, "variant").bits(variant) };
     OpPlan::of(case.text("op")?, case, seed)
-}
-
-/// The numbers below `n` in an order that the seed decides.
-fn shuffled(case: &Case, seed: u64, n: usize) -> Vec<usize> {
-    let stream = Stream::new(seed, &case.id, "order");
-    let mut order: Vec<usize> = (0..n).collect();
-    order.sort_by_key(|&i| stream.bits(i as u64));
-    order
 }

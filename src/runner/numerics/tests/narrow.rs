@@ -4,8 +4,8 @@ use std::borrow::Cow;
 
 use half::{bf16, f16};
 use modelbench_contract::{
-    AttentionSpec, Backend, BackendError, Caps, Class, DType, DeviceInfo, DeviceTensor, HostTensor, KvConfig,
-    KvStore, NumericProfile, Op, Result, RopeSpec,
+    AttentionSpec, Backend, BackendError, Caps, Class, DType, DeviceInfo, DeviceTensor, HostTensor, KvStore,
+    NumericProfile, Op, Result, RopeSpec,
 };
 use modelbench_reference::{CpuRef, RefKv, RefTensor};
 
@@ -45,8 +45,6 @@ pub(super) struct Narrow {
     pub(super) garbage: bool,
     /// The narrow path of products begins at this many outputs.
     pub(super) from_outputs: usize,
-    /// Of the store made last: a case makes one at a time.
-    pub(super) head_dim: usize,
     pub(super) inner: CpuRef,
 }
 
@@ -61,7 +59,6 @@ impl Default for Narrow {
             codes: false,
             garbage: false,
             from_outputs: 0,
-            head_dim: 0,
             inner: CpuRef::new(),
         }
     }
@@ -242,7 +239,7 @@ impl Backend for Narrow {
         let width = q.desc().row_len();
         let kv_dim = width / spec.group;
         let (len, rows) = (keys.len() / kv_dim, queries.len() / width);
-        let dim = self.head_dim;
+        let dim = kv.config().head_dim;
         let mut out = Vec::new();
         for (p, row) in queries.chunks_exact(width).enumerate() {
             let seen = len - rows + 1 + p;
@@ -267,48 +264,6 @@ impl Backend for Narrow {
         self.tensor(&q.desc().shape, out)
     }
     fn kv_store(&mut self) -> Option<&mut dyn KvStore<Tensor = RefTensor, Kv = RefKv>> {
-        Some(self)
-    }
-}
-
-impl KvStore for Narrow {
-    type Tensor = RefTensor;
-    type Kv = RefKv;
-
-    fn new_kv(&mut self, config: &KvConfig) -> Result<RefKv> {
-        self.head_dim = config.head_dim;
-        self.inner.new_kv(config)
-    }
-    fn append(
-        &mut self,
-        kv: &mut RefKv,
-        layer: usize,
-        k_raw: &RefTensor,
-        k_rope: &RefTensor,
-        v: &RefTensor,
-        pos: usize,
-    ) -> Result<()> {
-        self.inner.append(kv, layer, k_raw, k_rope, v, pos)
-    }
-    fn len(&mut self, kv: &RefKv) -> Result<usize> {
-        self.inner.len(kv)
-    }
-    fn keys(&mut self, kv: &RefKv, layer: usize) -> Result<Vec<f32>> {
-        self.inner.keys(kv, layer)
-    }
-    fn values(&mut self, kv: &RefKv, layer: usize) -> Result<Vec<f32>> {
-        KvStore::values(&mut self.inner, kv, layer)
-    }
-    fn positions(&mut self, kv: &RefKv) -> Result<Vec<usize>> {
-        self.inner.positions(kv)
-    }
-    fn evict(&mut self, kv: &mut RefKv, from: i64, n: i64) -> Result<usize> {
-        self.inner.evict(kv, from, n)
-    }
-    fn clone_kv(&mut self, kv: &RefKv) -> Result<RefKv> {
-        self.inner.clone_kv(kv)
-    }
-    fn free_kv(&mut self, kv: RefKv) -> Result<()> {
-        self.inner.free_kv(kv)
+        self.inner.kv_store()
     }
 }
