@@ -22,4 +22,5 @@ pub mod results;
 pub mod row;
 pub mod statement;
 pub mod time;
+pub mod tree;
 pub mod verify;
