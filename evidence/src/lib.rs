@@ -6,6 +6,7 @@
 //! an input.
 
 pub mod bundle;
+pub mod counters;
 pub mod dsse;
 mod files;
 pub mod gaps;
