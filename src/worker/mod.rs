@@ -9,9 +9,12 @@
 //! [`Channel::serve`] makes the backend and serves it.
 
 mod child;
+pub mod counters;
+mod cpu;
 mod death;
 mod environment;
 mod error;
+mod interference;
 mod launch;
 mod memory;
 mod output;
@@ -23,6 +26,7 @@ mod supervise;
 mod watchdog;
 
 pub use child::Channel;
+pub use cpu::{CpuTime, cpu_time, cpu_time_available, own_cpu_time};
 pub use death::{Cause, Death};
 pub use environment::Environment;
 pub use error::WorkerError;

@@ -34,6 +34,30 @@ fn parse_stat(text: &str) -> Option<Stat> {
     })
 }
 
+/// CPU time of a process in clock ticks, user and system together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Times {
+    /// All its threads, those that have ended too; user and system are each rounded down.
+    pub(super) own: u64,
+    /// Its children that have ended and that it has waited for, and theirs.
+    pub(super) children: u64,
+}
+
+/// Reads the CPU times of `/proc/<pid>/stat`.
+pub(super) fn times(pid: i32) -> Option<Times> {
+    parse_times(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+fn parse_times(text: &str) -> Option<Times> {
+    let (_, after_name) = text.rsplit_once(')')?;
+    let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
+    let sum = |first: usize| {
+        let of = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+        of(first)?.checked_add(of(first + 1)?)
+    };
+    Some(Times { own: sum(14)?, children: sum(16)? })
+}
+
 /// The figures of `/proc/<pid>/status` that the kit uses, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Memory {
@@ -115,6 +139,7 @@ mod tests {
     fn hostile_names_do_not_shift_the_fields() {
         let text = "42 (a) R 9 9 (b) S 1 77 77 0 -1 4194560 1 0 0 0 10 20 3 4 20 0 1 0 5 999 250 18446 1 1";
         assert_eq!(parse_stat(text), Some(Stat { group: 77, ticks: 37, resident_pages: 250 }));
+        assert_eq!(parse_times(text), Some(Times { own: 30, children: 7 }));
     }
 
     #[test]
@@ -130,6 +155,14 @@ mod tests {
     fn short_and_odd_lines_are_refused() {
         for text in ["", "1 (x", "1 (x) R 1 2", "1 (x) R 1 z 1 0 -1 0 1 0 0 0 1 2 3 4 20 0 1 0 5 9 250"] {
             assert_eq!(parse_stat(text), None, "{text}");
+        }
+        for text in [
+            "",
+            "1 (x",
+            "1 (x) R 4 5 6 7 8 9 10 11 12 13 14 15 16",
+            "1 (x) R 4 5 6 7 8 9 10 11 12 13 14 15 -1 2",
+        ] {
+            assert_eq!(parse_times(text), None, "{text}");
         }
     }
 

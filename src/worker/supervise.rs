@@ -9,6 +9,8 @@ use std::time::Duration;
 use modelbench_contract::wire::{ConnectError, Fault, FrameError, RemoteBackend, SocketTransport};
 use modelbench_contract::{Backend, Identity, Op};
 
+use super::counters::Meter;
+use super::cpu::{CpuTime, cpu_time};
 use super::death::{Cause, Death};
 use super::error::WorkerError;
 use super::launch::{Launched, WorkerSpec, launch};
@@ -111,19 +113,35 @@ impl Worker {
         MemoryMeter::new(i32::try_from(self.pid()).unwrap_or(i32::MAX))
     }
 
+    /// CPU time of the worker's processes so far. `None` where the operating system has no `/proc`.
+    pub fn cpu_time(&self) -> Option<CpuTime> {
+        cpu_time(self.pid())
+    }
+
+    /// A meter for what devices count for the worker's processes, of use as long as the worker lives.
+    pub fn counters(&self) -> Meter {
+        Meter::new(self.pid())
+    }
+
     /// What holds the worker in, measure by measure: its own report and what the launcher did.
     pub fn sandbox(&self) -> &SandboxReport {
         &self.sandbox
     }
 
-    /// What the worker got of this process's environment, and which variables deserve a remark, for the record.
+    /// What the worker got of this process's environment, what deserves a remark, and what interferes, for the record.
     pub fn environment_facts(&self) -> BTreeMap<String, String> {
         let environment = &self.spec.environment;
         let mut facts = BTreeMap::from([("worker variables".to_owned(), environment.names().join(" "))]);
-        for (name, value) in environment.suspicious() {
-            facts.insert(format!("variable {name}"), value.clone());
+        for (name, value) in environment.remarks().iter().chain(environment.interference()) {
+            facts.insert(name.clone(), value.clone());
         }
         facts
+    }
+
+    /// What can put foreign code between the backend and its device, as `Environment::interference` tells it. A
+    /// certified run must have none.
+    pub fn interference(&self) -> &BTreeMap<String, String> {
+        self.spec.environment.interference()
     }
 
     /// Ends a worker that faulted and tells why it ended. Bounded: about three seconds at the worst.
