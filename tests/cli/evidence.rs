@@ -63,5 +63,7 @@ fn explain_and_doctor_answer() {
     assert!(done.stderr.contains("r1/matmul/bound/out33-in65/f32"), "{}", done.stderr);
     let done = scratch.modelbench(&["doctor"]);
     assert_eq!(done.code, 0, "{}", done.stderr);
-    assert!(done.stdout.contains("candle") && done.stdout.contains("missing"), "{}", done.stdout);
+    for text in ["candle", "missing", "drm", "nvml", "CPU time", "interfere"] {
+        assert!(done.stdout.contains(text), "{text}: {}", done.stdout);
+    }
 }
