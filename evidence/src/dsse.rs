@@ -17,10 +17,12 @@ pub enum DsseError {
     #[error("not a DSSE envelope: {0}")]
     Malformed(String),
     /// Another type of payload.
-    #[error("payloadType is {found:?}, expected {PAYLOAD_TYPE:?}")]
+    #[error("payloadType is {found:?}, expected {expected:?}")]
     PayloadType {
         /// What was found.
         found: String,
+        /// The type that the caller reads.
+        expected: &'static str,
     },
     /// Not standard base64 with padding.
     #[error("{field} is not standard base64 with padding: {reason}")]
@@ -36,7 +38,7 @@ pub enum DsseError {
     )]
     Signatures(usize),
     /// The hint does not name the key.
-    #[error("the row is signed by key {signed}, the key given is {given}: use the signer's public key")]
+    #[error("it is signed by key {signed}, the key given is {given}: use the signer's public key")]
     OtherKey {
         /// `keyid` of the envelope.
         signed: String,
@@ -44,7 +46,7 @@ pub enum DsseError {
         given: String,
     },
     /// The signature does not hold.
-    #[error("the signature by {keyid} does not fit the payload: the row was changed after it was signed")]
+    #[error("the signature by {keyid} does not fit the payload: it was changed after it was signed")]
     Signature {
         /// `keyid` of the envelope.
         keyid: String,
@@ -76,7 +78,7 @@ pub struct Signature {
 pub struct Envelope {
     /// The payload, standard base64 with padding.
     pub payload: String,
-    /// [`PAYLOAD_TYPE`].
+    /// [`PAYLOAD_TYPE`], or the type of a document of the kit's own.
     pub payload_type: String,
     /// Exactly one.
     pub signatures: Vec<Signature>,
@@ -88,10 +90,18 @@ impl Envelope {
     /// # Errors
     /// [`DsseError::Key`].
     pub fn sign(payload: &[u8], key: &PrivateKey) -> Result<Envelope, DsseError> {
-        let sig = STANDARD.encode(key.sign(&pae(PAYLOAD_TYPE, payload))?);
+        Envelope::sign_as(PAYLOAD_TYPE, payload, key)
+    }
+
+    /// Signs a payload of another type.
+    ///
+    /// # Errors
+    /// [`DsseError::Key`].
+    pub fn sign_as(payload_type: &str, payload: &[u8], key: &PrivateKey) -> Result<Envelope, DsseError> {
+        let sig = STANDARD.encode(key.sign(&pae(payload_type, payload))?);
         Ok(Envelope {
             payload: STANDARD.encode(payload),
-            payload_type: PAYLOAD_TYPE.to_owned(),
+            payload_type: payload_type.to_owned(),
             signatures: vec![Signature { keyid: key.public_key().keyid(), sig }],
         })
     }
@@ -133,20 +143,37 @@ impl Envelope {
     /// # Errors
     /// [`DsseError`].
     pub fn verify(&self, key: &PublicKey) -> Result<Vec<u8>, DsseError> {
-        if self.payload_type != PAYLOAD_TYPE {
-            return Err(DsseError::PayloadType { found: self.payload_type.clone() });
-        }
+        self.verify_as(PAYLOAD_TYPE, key)
+    }
+
+    /// As [`Envelope::verify`], for a payload of another type.
+    ///
+    /// # Errors
+    /// [`DsseError`].
+    pub fn verify_as(&self, payload_type: &'static str, key: &PublicKey) -> Result<Vec<u8>, DsseError> {
+        let payload = self.unverified(payload_type)?;
         let signature = self.signature()?;
         let given = key.keyid();
         if signature.keyid != given {
             return Err(DsseError::OtherKey { signed: signature.keyid.clone(), given });
         }
-        let payload = decode("payload", &self.payload)?;
         if key.verifies(&pae(&self.payload_type, &payload), &decode("sig", &signature.sig)?) {
             Ok(payload)
         } else {
             Err(DsseError::Signature { keyid: signature.keyid.clone() })
         }
+    }
+
+    /// The payload of an envelope whose signature nobody checked: to be shown, never to be believed.
+    ///
+    /// # Errors
+    /// [`DsseError::PayloadType`], [`DsseError::Signatures`], [`DsseError::Base64`].
+    pub fn unverified(&self, payload_type: &'static str) -> Result<Vec<u8>, DsseError> {
+        if self.payload_type != payload_type {
+            return Err(DsseError::PayloadType { found: self.payload_type.clone(), expected: payload_type });
+        }
+        self.signature()?;
+        decode("payload", &self.payload)
     }
 }
 

@@ -4,9 +4,14 @@
 //! functions of it; [`row`] and [`statement`] render it; [`dsse`], [`bundle`] and [`keys`] sign it; [`publish`] writes
 //! the files and [`verify`] walks the same way again and refuses on any difference. No label, count or verdict is ever
 //! an input.
+//!
+//! What others say about a run is signed by them: a [`challenge`] by the verifier who wants fresh inputs (its [`ledger`]
+//! lets each count once), a [`waiver`] by a maintainer.
 
 pub mod bundle;
 pub mod counters;
+pub mod challenge;
+pub mod document;
 pub mod dsse;
 mod files;
 pub mod gaps;
@@ -14,8 +19,10 @@ pub mod gate;
 pub mod json;
 pub mod keys;
 pub mod label;
+pub mod ledger;
 pub mod numerics;
 pub mod outcome;
+pub mod period;
 pub mod publish;
 pub mod record;
 mod record_checks;
@@ -24,4 +31,6 @@ pub mod row;
 pub mod statement;
 pub mod time;
 pub mod tree;
+pub mod ttl;
 pub mod verify;
+pub mod waiver;

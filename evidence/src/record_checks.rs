@@ -25,12 +25,14 @@ fn require(holds: bool, error: impl FnOnce() -> FieldError) -> Result<(), FieldE
     if holds { Ok(()) } else { Err(error()) }
 }
 
-fn digest(field: &str, text: &str) -> Result<(), FieldError> {
+/// A sha256 as the writer writes it.
+pub(crate) fn digest(field: &str, text: &str) -> Result<(), FieldError> {
     let legal = text.len() == 64 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
     require(legal, || wrong(field, format!("{text:?}"), "a sha256 as 64 lower-case hex digits"))
 }
 
-fn file(field: &str, file: &FileDigest) -> Result<(), FieldError> {
+/// A plain name and a digest.
+pub(crate) fn file(field: &str, file: &FileDigest) -> Result<(), FieldError> {
     let plain = !file.name.is_empty() && !file.name.contains(['/', '\\']);
     require(plain, || wrong(format!("{field}.name"), format!("{:?}", file.name), "a plain file name"))?;
     digest(&format!("{field}.sha256"), &file.sha256)
