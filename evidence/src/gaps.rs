@@ -231,6 +231,6 @@ pub(crate) fn of_cases(cases: &[CaseRecord]) -> Vec<Gap> {
 }
 
 /// The first three segments of a case id: rung, family and group.
-fn group_of(id: &str) -> &str {
+pub(crate) fn group_of(id: &str) -> &str {
     id.match_indices('/').nth(2).map_or(id, |(end, _)| &id[..end])
 }

@@ -6,16 +6,19 @@
 //! an input.
 //!
 //! What others say about a run is signed by them: a [`challenge`] by the verifier who wants fresh inputs (its [`ledger`]
-//! lets each count once), a [`waiver`] by a maintainer.
+//! lets each count once), a [`waiver`] by a maintainer, a [`countersign`]ature by who ran the subject again. The run is also
+//! told in the words of others: [`testresult`] and [`vsa`].
 
 pub mod bundle;
 pub mod counters;
 pub mod challenge;
+pub mod countersign;
 pub mod document;
 pub mod dsse;
 mod files;
 pub mod gaps;
 pub mod gate;
+pub mod intoto;
 pub mod json;
 pub mod keys;
 pub mod label;
@@ -29,8 +32,10 @@ mod record_checks;
 pub mod results;
 pub mod row;
 pub mod statement;
+pub mod testresult;
 pub mod time;
 pub mod tree;
 pub mod ttl;
 pub mod verify;
+pub mod vsa;
 pub mod waiver;
