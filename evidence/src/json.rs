@@ -93,6 +93,34 @@ pub fn difference(root: &str, first: &Value, second: &Value) -> Option<Differenc
     }
 }
 
+/// Every place, in document order, where two values differ. A value that only one side has is one difference, whatever it
+/// holds.
+pub fn differences(root: &str, first: &Value, second: &Value) -> Vec<Difference> {
+    let mut found = Vec::new();
+    match (first, second) {
+        (Value::Object(a), Value::Object(b)) => {
+            for key in a.keys().chain(b.keys().filter(|key| !a.contains_key(*key))) {
+                let path = format!("{root}.{key}");
+                match (a.get(key), b.get(key)) {
+                    (Some(a), Some(b)) => found.extend(differences(&path, a, b)),
+                    (a, b) => found.extend(optional(&path, a, b)),
+                }
+            }
+        }
+        (Value::Array(a), Value::Array(b)) => {
+            for i in 0..a.len().max(b.len()) {
+                let path = format!("{root}[{i}]");
+                match (a.get(i), b.get(i)) {
+                    (Some(a), Some(b)) => found.extend(differences(&path, a, b)),
+                    (a, b) => found.extend(optional(&path, a, b)),
+                }
+            }
+        }
+        (a, b) => found.extend(difference(root, a, b)),
+    }
+    found
+}
+
 fn optional(path: &str, first: Option<&Value>, second: Option<&Value>) -> Option<Difference> {
     let text = |value: Option<&Value>| value.map_or_else(|| "absent".to_owned(), Value::to_string);
     match (first, second) {
@@ -136,6 +164,16 @@ mod tests {
         assert_eq!(difference("row", &c, &c), None);
         let only_new = strict(r#"{"p":{"r":[{"n":1},{"n":2}],"q":null},"z":0}"#).expect("json");
         assert_eq!(difference("row", &a, &only_new).expect("they differ").path, "row.z");
+    }
+
+    #[test]
+    fn all_differences_are_found_and_a_missing_value_is_one() {
+        let a = strict(r#"{"p":{"r":[1,2],"q":"x"},"only":{"a":1,"b":2},"list":[1,5]}"#).expect("json");
+        let b = strict(r#"{"p":{"r":[3,4],"q":"x"},"new":null,"list":[2]}"#).expect("json");
+        let mut paths: Vec<String> = differences("", &a, &b).into_iter().map(|d| d.path).collect();
+        paths.sort();
+        assert_eq!(paths, [".list[0]", ".list[1]", ".new", ".only", ".p.r[0]", ".p.r[1]"]);
+        assert_eq!(differences("", &a, &a), []);
     }
 
     #[test]

@@ -7,12 +7,13 @@
 //!
 //! What others say about a run is signed by them: a [`challenge`] by the verifier who wants fresh inputs (its [`ledger`]
 //! lets each count once), a [`waiver`] by a maintainer, a [`countersign`]ature by who ran the subject again. The run is also
-//! told in the words of others: [`testresult`] and [`vsa`].
+//! told in the words of others: [`testresult`] and [`vsa`]. [`diff`] says what changed between two records.
 
 pub mod bundle;
 pub mod counters;
 pub mod challenge;
 pub mod countersign;
+pub mod diff;
 pub mod document;
 pub mod dsse;
 mod files;
@@ -23,6 +24,7 @@ pub mod json;
 pub mod keys;
 pub mod label;
 pub mod ledger;
+pub mod load;
 pub mod numerics;
 pub mod outcome;
 pub mod period;
