@@ -46,7 +46,10 @@ pub enum DsseError {
         given: String,
     },
     /// The signature does not hold.
-    #[error("the signature by {keyid} does not fit the payload: it was changed after it was signed")]
+    #[error(
+        "the signature by {keyid} does not fit the payload, or is not spelled as modelbench spells it (DER, low s): the \
+         row was changed after it was signed"
+    )]
     Signature {
         /// `keyid` of the envelope.
         keyid: String,

@@ -6,6 +6,7 @@ use modelbench_contract::{Cap, Class};
 use serde::{Deserialize, Serialize};
 
 use crate::gate::{Gate, GateVerdict, WitnessKind, WitnessVerdict};
+use crate::mode::Mode;
 use crate::outcome::{Outcome, Verdict};
 use crate::record::{CaseRecord, Header};
 use crate::results::ids_digest;
@@ -46,8 +47,18 @@ pub enum GapKind {
     Mistrusted,
     /// Cases that did not run.
     NotRun,
-    /// Cases that passed without supporting the claim.
-    Pass,
+    /// Cases that pass although the list of known failures says otherwise.
+    UnexpectedPass,
+    /// Cases that fail as the list of known failures says.
+    ExpectedFailure,
+    /// Cases that fail and are waived.
+    Waived,
+    /// Cases that passed only when they were tried again.
+    Retried,
+    /// A run of mode `certify` lacks what a certificate needs.
+    Certify,
+    /// The mode of the run allows no stronger label.
+    Mode,
 }
 
 impl GapKind {
@@ -70,22 +81,38 @@ impl GapKind {
             GapKind::Timeout => "timeout",
             GapKind::Mistrusted => "mistrusted",
             GapKind::NotRun => "not-run",
-            GapKind::Pass => "pass",
+            GapKind::UnexpectedPass => "unexpected-pass",
+            GapKind::ExpectedFailure => "expected-failure",
+            GapKind::Waived => "waived",
+            GapKind::Retried => "retried",
+            GapKind::Certify => "certify",
+            GapKind::Mode => "mode",
         }
     }
 
-    fn of(outcome: &Outcome) -> GapKind {
-        match outcome {
-            Outcome::Pass => GapKind::Pass,
-            Outcome::Mismatch { .. } => GapKind::Mismatch,
-            Outcome::Error { .. } => GapKind::Error,
-            Outcome::Unsupported { .. } => GapKind::Unsupported,
-            Outcome::Delegated { .. } => GapKind::Delegated,
-            Outcome::Crash { .. } => GapKind::Crash,
-            Outcome::Timeout { .. } => GapKind::Timeout,
-            Outcome::Mistrusted { .. } => GapKind::Mistrusted,
-            Outcome::NotRun { .. } => GapKind::NotRun,
-        }
+    /// True if the run was told of it beforehand: its own pipeline may go on, the label stays down.
+    pub fn is_excused(self) -> bool {
+        matches!(self, GapKind::ExpectedFailure | GapKind::Waived | GapKind::Retried)
+    }
+
+    /// The gap that a case leaves, if it leaves one.
+    fn of(case: &CaseRecord) -> Option<GapKind> {
+        Some(match (case.verdict, &case.outcome) {
+            (Verdict::NotApplicable, _) => return None,
+            (Verdict::Ok, _) if case.tries.is_empty() => return None,
+            (Verdict::Ok, _) => GapKind::Retried,
+            (Verdict::ExpectedFailure, _) => GapKind::ExpectedFailure,
+            (Verdict::Waived, _) => GapKind::Waived,
+            (Verdict::UnexpectedPass, _) | (Verdict::Regression, Outcome::Pass) => GapKind::UnexpectedPass,
+            (Verdict::Regression, Outcome::Mismatch { .. }) => GapKind::Mismatch,
+            (Verdict::Regression, Outcome::Error { .. }) => GapKind::Error,
+            (Verdict::Regression, Outcome::Unsupported { .. }) => GapKind::Unsupported,
+            (Verdict::Regression, Outcome::Delegated { .. }) => GapKind::Delegated,
+            (Verdict::Regression, Outcome::Crash { .. }) => GapKind::Crash,
+            (Verdict::Regression, Outcome::Timeout { .. }) => GapKind::Timeout,
+            (Verdict::Regression, Outcome::Mistrusted { .. }) => GapKind::Mistrusted,
+            (Verdict::Regression, Outcome::NotRun { .. }) => GapKind::NotRun,
+        })
     }
 }
 
@@ -137,6 +164,34 @@ pub(crate) fn of_run(header: &Header, cases: &[CaseRecord], gate: &Gate) -> Vec<
         gaps.push(Gap::new(GapKind::Set, suite.set.clone(), detail));
     }
     gaps
+}
+
+/// What a certificate needs beyond what every run needs.
+pub(crate) fn of_certify(header: &Header, gate: &Gate) -> Vec<Gap> {
+    let mut gaps = Vec::new();
+    if header.mode != Mode::Certify {
+        return gaps;
+    }
+    if header.challenge.is_none() {
+        let detail = "no challenge: whoever made the run chose its inputs";
+        gaps.push(Gap::new(GapKind::Certify, "challenge", detail));
+    }
+    for (name, value) in &header.interference {
+        let detail = format!("stands between the backend and its device: {value}");
+        gaps.push(Gap::new(GapKind::Certify, name.clone(), detail));
+    }
+    if header.backend.class == Class::Approx && !gate.required && gate.verdict == GateVerdict::Failed {
+        gaps.extend(
+            gate.reasons.iter().map(|reason| Gap::new(GapKind::Certify, "non-reference", reason.clone())),
+        );
+    }
+    gaps
+}
+
+/// The gap that keeps a row of mode `ci` at `PARTIAL`.
+pub(crate) fn of_mode(earned: &str) -> Gap {
+    let detail = format!("the run is worth {earned}; only a row of mode certify says more than PARTIAL");
+    Gap::new(GapKind::Mode, Mode::Ci.as_str(), detail)
 }
 
 fn incomplete(header: &Header, cases: &[CaseRecord]) -> Option<Gap> {
@@ -219,8 +274,8 @@ pub(crate) fn of_cases(cases: &[CaseRecord]) -> Vec<Gap> {
     for case in cases.iter().filter(|case| case.verdict != Verdict::NotApplicable) {
         let prefix = group_of(&case.id);
         *totals.entry((prefix, &case.subject)).or_default() += 1;
-        if case.verdict != Verdict::Ok {
-            groups.entry((prefix, &case.subject, GapKind::of(&case.outcome))).or_insert((0, &case.id)).0 += 1;
+        if let Some(kind) = GapKind::of(case) {
+            groups.entry((prefix, &case.subject, kind)).or_insert((0, &case.id)).0 += 1;
         }
     }
     let gap = |((prefix, subject, kind), (count, first)): ((&str, &str, GapKind), (usize, &str))| {

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use p256::ecdsa::signature::{Signer, Verifier};
-use p256::ecdsa::{DerSignature, SigningKey, VerifyingKey};
+use p256::ecdsa::{Signature, SigningKey, VerifyingKey};
 use p256::elliptic_curve::Generate;
 use p256::pkcs8::spki::SubjectPublicKeyInfoRef;
 use p256::pkcs8::{
@@ -140,14 +140,14 @@ impl PrivateKey {
         Ok(PemText(pem))
     }
 
-    /// Signs bytes: ECDSA with SHA-256, deterministic (RFC 6979), as DER.
+    /// Signs bytes: ECDSA with SHA-256, deterministic (RFC 6979), as DER, with the smaller of the two `s` that fit.
     ///
     /// # Errors
     /// [`KeyError::Unusable`].
     pub fn sign(&self, message: &[u8]) -> Result<Vec<u8>, KeyError> {
-        let signature: DerSignature =
+        let signature: Signature =
             self.0.try_sign(message).map_err(|error| KeyError::Unusable(error.to_string()))?;
-        Ok(signature.as_bytes().to_vec())
+        Ok(signature.normalize_s().to_der().as_bytes().to_vec())
     }
 
     /// The public half.
@@ -214,9 +214,14 @@ impl PublicKey {
         bytes
     }
 
-    /// True if `signature` is the DER of this key's signature over `message`.
+    /// True if `signature` is this key's signature over `message`, as [`PrivateKey::sign`] writes it.
+    ///
+    /// Without the key, anybody can turn a signature (r, s) into (r, n - s), which fits as well: only the smaller `s` in
+    /// canonical DER is accepted, so that a signed file has one spelling.
     pub fn verifies(&self, message: &[u8], signature: &[u8]) -> bool {
-        DerSignature::from_bytes(signature).is_ok_and(|signature| self.0.verify(message, &signature).is_ok())
+        let Ok(parsed) = Signature::from_der(signature) else { return false };
+        let canonical = parsed.normalize_s().to_der();
+        canonical.as_bytes() == signature && self.0.verify(message, &parsed).is_ok()
     }
 }
 

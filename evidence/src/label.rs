@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::gaps::{self, Gap};
 use crate::gate::{Gate, GateVerdict};
+use crate::mode::Mode;
 use crate::outcome::{Outcome, Verdict};
 use crate::record::{CaseRecord, Header, Rung};
 use crate::record_checks::op_named;
@@ -35,6 +36,11 @@ impl Label {
     pub const ALL: [Label; 5] =
         [Label::Reference, Label::Approx, Label::Fenced, Label::Partial, Label::NotYet];
 
+    /// True for the labels that a router counts as passed.
+    pub fn is_more_than_partial(self) -> bool {
+        matches!(self, Label::Reference | Label::Approx | Label::Fenced)
+    }
+
     /// The name used in rows and on the command line.
     pub fn as_str(self) -> &'static str {
         match self {
@@ -47,7 +53,7 @@ impl Label {
     }
 }
 
-/// Counts of a rung. `passed + failed + unsupported + delegated + not_run = applicable`.
+/// Counts of a rung. `passed + failed + unsupported + delegated + not_run + expected + waived = applicable`.
 #[derive(Debug, Clone, PartialEq)]
 pub struct RungCount {
     /// The rung.
@@ -60,7 +66,7 @@ pub struct RungCount {
     pub applicable: u64,
     /// Verdict ok.
     pub passed: u64,
-    /// Mismatch, error, crash, timeout or mistrusted.
+    /// Mismatch, error, crash, timeout or mistrusted; or a pass against the list of known failures.
     pub failed: u64,
     /// The backend lacks what the case needs.
     pub unsupported: u64,
@@ -68,6 +74,10 @@ pub struct RungCount {
     pub delegated: u64,
     /// Did not run.
     pub not_run: u64,
+    /// Failed as the list of known failures says.
+    pub expected: u64,
+    /// Failed and are waived.
+    pub waived: u64,
     /// Largest error divided by its bound, with the case, over all cases that have a bound.
     pub worst: Option<(f64, String)>,
 }
@@ -75,8 +85,13 @@ pub struct RungCount {
 /// All that follows from a record and its gate.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Derived {
-    /// The label.
+    /// The label of the row: what was earned, but not more than the mode of the run allows.
     pub label: Label,
+    /// What the run earned, whatever its mode.
+    pub earned: Label,
+    /// What the run is worth to the pipeline that made it: in mode `ci` what it would have earned without the failures
+    /// it was told of beforehand, in mode `certify` the label. Decides the exit code and nothing else.
+    pub accepted: Label,
     /// Everything that keeps the label down; empty for `Reference` and `Approx`.
     pub gaps: Vec<Gap>,
     /// One entry per rung, lowest first.
@@ -93,32 +108,45 @@ pub struct Derived {
 }
 
 impl Derived {
-    /// Number of applicable cases that are not ok.
+    /// Number of applicable cases that are neither ok nor excused beforehand.
     pub fn failed_cases(&self) -> u64 {
-        self.rungs.iter().map(|rung| rung.applicable - rung.passed).sum()
+        self.rungs.iter().map(|rung| rung.applicable - rung.passed - rung.expected - rung.waived).sum()
     }
 }
 
 /// Derives label, counts and gaps. The label rests on the gaps alone: without a gap it is that of the declared class,
 /// with one it is `PARTIAL` if at least one op is proven; a filter, or a required gate that failed, makes it `not-yet`.
+/// In mode `ci` it is `PARTIAL` at most.
 pub fn derive(header: &Header, cases: &[CaseRecord], gate: &Gate) -> Derived {
     let rungs: Vec<RungCount> = Rung::ALL.iter().map(|rung| count(*rung, cases)).collect();
     let (caps_proven, caps_unproven, cap_gaps) = gaps::of_caps(header, cases);
     let ops_proven = ops_proven(cases);
     let mut gaps = gaps::of_run(header, cases, gate);
+    gaps.extend(gaps::of_certify(header, gate));
     gaps.extend(gaps::of_bits(header, cases));
     gaps.extend(cap_gaps);
     gaps.extend(gaps::of_delegation(cases));
     gaps.extend(gaps::of_cases(cases));
     let refused = header.filter.is_some() || (gate.required && gate.verdict == GateVerdict::Failed);
-    let label = match (refused || ops_proven.is_empty(), gaps.is_empty(), header.backend.class) {
+    let nothing = refused || ops_proven.is_empty();
+    let label_of = |whole: bool| match (nothing, whole, header.backend.class) {
         (true, _, _) => Label::NotYet,
         (false, false, _) => Label::Partial,
         (false, true, Class::Reference) => Label::Reference,
         (false, true, Class::Approx) => Label::Approx,
     };
+    let earned = label_of(gaps.is_empty());
+    let excused = label_of(gaps.iter().all(|gap| gap.kind.is_excused()));
+    let (label, accepted) = match header.mode {
+        Mode::Certify => (earned, earned),
+        Mode::Ci if earned.is_more_than_partial() => {
+            gaps.push(gaps::of_mode(earned.as_str()));
+            (Label::Partial, excused)
+        }
+        Mode::Ci => (earned, excused),
+    };
     let highest_rung = highest(&rungs);
-    Derived { label, gaps, rungs, highest_rung, caps_proven, caps_unproven, ops_proven }
+    Derived { label, earned, accepted, gaps, rungs, highest_rung, caps_proven, caps_unproven, ops_proven }
 }
 
 fn count(rung: Rung, cases: &[CaseRecord]) -> RungCount {
@@ -132,6 +160,8 @@ fn count(rung: Rung, cases: &[CaseRecord]) -> RungCount {
         unsupported: 0,
         delegated: 0,
         not_run: 0,
+        expected: 0,
+        waived: 0,
         worst: None,
     };
     for case in cases.iter().filter(|case| case.rung == rung) {
@@ -147,6 +177,8 @@ fn count(rung: Rung, cases: &[CaseRecord]) -> RungCount {
         sum.applicable += 1;
         let counter = match (&case.verdict, &case.outcome) {
             (Verdict::Ok, _) => &mut sum.passed,
+            (Verdict::ExpectedFailure, _) => &mut sum.expected,
+            (Verdict::Waived, _) => &mut sum.waived,
             (_, Outcome::Unsupported { .. }) => &mut sum.unsupported,
             (_, Outcome::Delegated { .. }) => &mut sum.delegated,
             (_, Outcome::NotRun { .. }) => &mut sum.not_run,
@@ -182,9 +214,7 @@ fn ops_proven(cases: &[CaseRecord]) -> Vec<Op> {
 pub fn meets(label: Label, require: Option<Label>, set: &str, failed_cases: u64) -> bool {
     match require {
         Some(Label::Reference) => label == Label::Reference,
-        Some(Label::Approx | Label::Fenced) => {
-            matches!(label, Label::Reference | Label::Approx | Label::Fenced)
-        }
+        Some(Label::Approx | Label::Fenced) => label.is_more_than_partial(),
         Some(Label::Partial) => label != Label::NotYet,
         Some(Label::NotYet) => true,
         None if set == "smoke" => label != Label::NotYet && failed_cases == 0,

@@ -1,6 +1,6 @@
-//! What happened in a case, and what that means: two types, joined by one function.
+//! What happened in a case, and what that means: two types, joined by [`Rules`](crate::expected::Rules).
 
-use modelbench_contract::{Cap, Caps};
+use modelbench_contract::Cap;
 use serde::{Deserialize, Serialize};
 
 /// Why a case did not run.
@@ -79,18 +79,31 @@ pub enum Outcome {
 }
 
 impl Outcome {
+    /// The names of all outcomes, `pass` first.
+    pub const NAMES: [&str; 9] = [
+        "pass",
+        "mismatch",
+        "error",
+        "unsupported",
+        "delegated",
+        "crash",
+        "timeout",
+        "mistrusted",
+        "not-run",
+    ];
+
     /// The name used in summaries.
     pub fn as_str(&self) -> &'static str {
         match self {
-            Outcome::Pass => "pass",
-            Outcome::Mismatch { .. } => "mismatch",
-            Outcome::Error { .. } => "error",
-            Outcome::Unsupported { .. } => "unsupported",
-            Outcome::Delegated { .. } => "delegated",
-            Outcome::Crash { .. } => "crash",
-            Outcome::Timeout { .. } => "timeout",
-            Outcome::Mistrusted { .. } => "mistrusted",
-            Outcome::NotRun { .. } => "not-run",
+            Outcome::Pass => Outcome::NAMES[0],
+            Outcome::Mismatch { .. } => Outcome::NAMES[1],
+            Outcome::Error { .. } => Outcome::NAMES[2],
+            Outcome::Unsupported { .. } => Outcome::NAMES[3],
+            Outcome::Delegated { .. } => Outcome::NAMES[4],
+            Outcome::Crash { .. } => Outcome::NAMES[5],
+            Outcome::Timeout { .. } => Outcome::NAMES[6],
+            Outcome::Mistrusted { .. } => Outcome::NAMES[7],
+            Outcome::NotRun { .. } => Outcome::NAMES[8],
         }
     }
 }
@@ -114,20 +127,6 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// The verdict on an outcome, given the caps that the backend advertises.
-    ///
-    /// Everything but a pass is a regression, so that a new outcome can never become green by omission. A case
-    /// counts as not applicable only if the cap it names is really absent.
-    pub fn of(outcome: &Outcome, caps: &Caps) -> Verdict {
-        match outcome {
-            Outcome::Pass => Verdict::Ok,
-            Outcome::NotRun { why: NotRun::CapNotAdvertised { cap } } if !caps.contains(cap) => {
-                Verdict::NotApplicable
-            }
-            _ => Verdict::Regression,
-        }
-    }
-
     /// The name used in summaries.
     pub fn as_str(self) -> &'static str {
         match self {

@@ -3,7 +3,11 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use sha2::{Digest as _, Sha256};
+
 use crate::bundle::{Bundle, BundleError};
+use crate::companions;
+use crate::document::DocumentError;
 use crate::dsse::{DsseError, Envelope};
 use crate::files::{self, Access};
 use crate::keys::{KeyError, PrivateKey};
@@ -53,6 +57,9 @@ pub enum PublishError {
     /// The public key cannot be written.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// A statement beside the row cannot be written.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
 }
 
 /// What was written.
@@ -101,7 +108,12 @@ pub fn write_run(dir: &Path, results: &[u8], key: &PrivateKey) -> Result<Publish
     let (bundle, public_key) = (dir.join(BUNDLE_FILE), dir.join(PUBLIC_KEY_FILE));
     place(&public_key, key.public_key().to_pem()?.as_bytes())?;
     place(&bundle, &Bundle::of(envelope.clone())?.to_bytes()?)?;
-    place(&row, &envelope.to_bytes()?)?;
+    let bytes = envelope.to_bytes()?;
+    let sha256 = hex::encode(Sha256::digest(&bytes));
+    for (name, companion) in companions::signed(&record, &statement.predicate, &sha256, key)? {
+        place(&dir.join(name), &companion)?;
+    }
+    place(&row, &bytes)?;
     let keyid = key.public_key().keyid();
     Ok(Published::Row(Box::new(PublishedRow { row, bundle, public_key, keyid, statement })))
 }

@@ -1,10 +1,15 @@
 //! The lines of `results.jsonl`, the one record of a run: a header, a line per case, a footer.
 
 use std::collections::BTreeMap;
+use std::io::{self, Read};
 
 use modelbench_contract::{Cap, Identity};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
 
+use crate::expected::Expectation;
+use crate::measured::Measured;
+use crate::mode::Mode;
 use crate::numerics::Numerics;
 use crate::outcome::{Outcome, Verdict};
 
@@ -56,6 +61,23 @@ pub struct FileDigest {
     pub sha256: String,
 }
 
+impl FileDigest {
+    /// Reads everything to its end and gives its digest under a name.
+    ///
+    /// # Errors
+    /// Those of the reader.
+    pub fn of(name: impl Into<String>, mut reader: impl Read) -> io::Result<FileDigest> {
+        let mut hash = Sha256::new();
+        let mut piece = vec![0; 1 << 20];
+        loop {
+            match reader.read(&mut piece)? {
+                0 => return Ok(FileDigest { name: name.into(), sha256: hex::encode(hash.finalize()) }),
+                n => hash.update(&piece[..n]),
+            }
+        }
+    }
+}
+
 /// Which suites a run was told to run.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -92,6 +114,20 @@ pub struct ModelRef {
     pub golden: String,
 }
 
+/// A verifier's challenge, as the run met it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all(serialize = "camelCase", deserialize = "camelCase"), deny_unknown_fields)]
+pub struct ChallengeRef {
+    /// The nonce, lower-case hex.
+    pub nonce: String,
+    /// sha256 of the challenge file.
+    pub sha256: String,
+    /// Fingerprint of the verifier's key.
+    pub verifier: String,
+    /// End of its validity, RFC 3339 UTC.
+    pub expires: String,
+}
+
 /// The first line.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -112,18 +148,40 @@ pub struct Header {
     pub model: ModelRef,
     /// Seed of every generated input, as `0x…`.
     pub seed: String,
-    /// `ci` or `certify`.
-    pub mode: String,
+    /// Why the run was made.
+    pub mode: Mode,
     /// Case filter, if the run had one. A filtered run has no row.
     pub filter: Option<String>,
+    /// Known failures that the run was told of.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub expected: Vec<Expectation>,
+    /// Waivers that the run was told of: the signed envelopes, as text.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waivers: Vec<String>,
+    /// How often a case that fails is tried again.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub retries: u32,
     /// True if the run demands the non-reference gate.
     pub require_non_reference: bool,
+    /// True if the run refuses a device that the CPU emulates.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub require_hardware: bool,
+    /// The challenge that the inputs derive from, if a verifier posed one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub challenge: Option<ChallengeRef>,
     /// Operating system, CPU, kernel and the like, by name.
     pub environment: BTreeMap<String, String>,
+    /// What stands between the backend and its device, or could redirect it: variables and layers, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub interference: BTreeMap<String, String>,
     /// What holds the worker in: measure by measure, what the kernel gave and what it could not.
     pub sandbox: BTreeMap<String, String>,
     /// Start, RFC 3339 UTC.
     pub started: String,
+}
+
+fn is_zero(n: &u32) -> bool {
+    *n == 0
 }
 
 /// How far the outputs were from the truth.
@@ -164,10 +222,10 @@ pub struct CaseRecord {
     /// The cap that the case proves, if it proves one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub proves: Option<Cap>,
-    /// True if the case counts for the gate's bits witness.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub bits_probe: bool,
-    /// What happened.
+    /// Outcomes of the tries before the last one, by name; the run was told to try failures again.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tries: Vec<String>,
+    /// What happened, in the last try.
     pub outcome: Outcome,
     /// What it means.
     pub verdict: Verdict,
@@ -210,6 +268,8 @@ pub enum Line {
     Header(Box<Header>),
     /// One per case.
     Case(Box<CaseRecord>),
+    /// At most one, after the cases.
+    Measured(Box<Measured>),
     /// Last.
     Footer(Footer),
 }

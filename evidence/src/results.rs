@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::io::{self, Write};
 
-use modelbench_contract::Caps;
 use serde::Serialize;
 use sha2::{Digest, Sha256};
 
+use crate::expected::Rules;
+use crate::measured::Measured;
 use crate::record::{CaseRecord, Footer, Header, Line};
 use crate::record_checks::{self, FieldError};
-use crate::{json, time};
+use crate::{json, measured_checks, time};
 
 /// The file name of the record of a run.
 pub const RESULTS_FILE: &str = "results.jsonl";
@@ -26,7 +27,7 @@ pub enum ResultsError {
         missing: &'static str,
     },
     /// Not a line of a known kind.
-    #[error("line {line}: {reason}; expected one JSON object of the kind header, case or footer")]
+    #[error("line {line}: {reason}; expected one JSON object of the kind header, case, measured or footer")]
     Malformed {
         /// Where.
         line: usize,
@@ -106,6 +107,8 @@ pub struct Results {
     pub header: Header,
     /// The case lines, in the order of the file.
     pub cases: Vec<CaseRecord>,
+    /// What was measured beside the cases; absent in a run that asked for no row and no gate.
+    pub measured: Option<Measured>,
     /// The last line.
     pub footer: Footer,
     /// sha256 of the whole file, lower-case hex.
@@ -123,8 +126,9 @@ impl Results {
     /// [`ResultsError`] for the first line that is wrong.
     pub fn parse(bytes: &[u8]) -> Result<Results, ResultsError> {
         let mut hash = Sha256::new();
-        let mut header: Option<Header> = None;
+        let mut header: Option<(Header, Rules)> = None;
         let mut cases = Vec::new();
+        let mut measured = None;
         let mut lines_of = HashMap::new();
         let mut footer = None;
         let mut number = 0;
@@ -138,36 +142,53 @@ impl Results {
                 (line, _, Some(_)) => return Err(misplaced(number, &line, "nothing after the footer")),
                 (Line::Header(first), None, None) => {
                     record_checks::header(&first).map_err(|e| e.at(number))?;
-                    header = Some(*first);
+                    let rules = record_checks::rules(&first).map_err(|e| e.at(number))?;
+                    header = Some((*first, rules));
                 }
                 (line, None, None) => return Err(misplaced(number, &line, "a header")),
                 (line @ Line::Header(_), Some(_), None) => {
                     return Err(misplaced(number, &line, "a case or the footer"));
                 }
-                (Line::Case(case), Some(header), None) => {
-                    record_checks::case(&case, &header.backend.caps).map_err(|e| e.at(number))?;
+                (line @ (Line::Case(_) | Line::Measured(_)), Some(_), None) if measured.is_some() => {
+                    return Err(misplaced(number, &line, "the footer"));
+                }
+                (Line::Measured(all), Some((header, _)), None) => {
+                    measured_checks::check(&all, header, &cases).map_err(|e| e.at(number))?;
+                    measured = Some(*all);
+                }
+                (Line::Case(case), Some((header, rules)), None) => {
+                    record_checks::case(&case, rules, header.retries).map_err(|e| e.at(number))?;
                     if let Some(first) = lines_of.insert(case.id.clone(), number) {
                         return Err(ResultsError::Duplicate { line: number, id: case.id, first });
                     }
                     cases.push(*case);
                 }
-                (Line::Footer(last), Some(_), None) => {
+                (Line::Footer(last), Some((header, _)), None) => {
+                    if header.filter.is_none() && measured.is_none() {
+                        return Err(unmeasured(number));
+                    }
                     check_footer(number, &last, cases.len() as u64, &hex::encode(hash.clone().finalize()))?;
+                    record_checks::span(&header.started, &last.finished).map_err(|e| e.at(number))?;
                     footer = Some(last);
                 }
             }
             hash.update(raw);
         }
-        let header = header.ok_or(ResultsError::Incomplete { line: number, missing: "a header" })?;
+        let (header, _) = header.ok_or(ResultsError::Incomplete { line: number, missing: "a header" })?;
         let footer = footer.ok_or(ResultsError::Incomplete { line: number, missing: "a footer" })?;
-        Ok(Results { header, cases, footer, sha256: hex::encode(hash.finalize()) })
+        Ok(Results { header, cases, measured, footer, sha256: hex::encode(hash.finalize()) })
     }
+}
+
+fn unmeasured(line: usize) -> ResultsError {
+    ResultsError::Order { line, found: "footer", expected: "a measured line before it" }
 }
 
 fn misplaced(line: usize, found: &Line, expected: &'static str) -> ResultsError {
     let found = match found {
         Line::Header(_) => "header",
         Line::Case(_) => "case",
+        Line::Measured(_) => "measured",
         Line::Footer(_) => "footer",
     };
     ResultsError::Order { line, found, expected }
@@ -199,6 +220,7 @@ fn read_line(number: usize, bytes: &[u8]) -> Result<Line, ResultsError> {
     let canonical = match &line {
         Line::Header(header) => encode(number, &LineRef::Header(header)),
         Line::Case(case) => encode(number, &LineRef::Case(case)),
+        Line::Measured(all) => encode(number, &LineRef::Measured(all)),
         Line::Footer(footer) => encode(number, &LineRef::Footer(footer)),
     }?;
     if canonical.as_bytes() == bytes {
@@ -220,6 +242,7 @@ fn read_line(number: usize, bytes: &[u8]) -> Result<Line, ResultsError> {
 enum LineRef<'a> {
     Header(&'a Header),
     Case(&'a CaseRecord),
+    Measured(&'a Measured),
     Footer(&'a Footer),
 }
 
@@ -233,8 +256,11 @@ fn encode(line: usize, content: &LineRef<'_>) -> Result<String, ResultsError> {
 pub struct ResultsWriter<W> {
     sink: W,
     hash: Sha256,
+    header: Header,
+    rules: Rules,
+    cases: Vec<CaseRecord>,
     lines_of: HashMap<String, usize>,
-    caps: Caps,
+    is_measured: bool,
 }
 
 impl<W: Write> ResultsWriter<W> {
@@ -244,8 +270,16 @@ impl<W: Write> ResultsWriter<W> {
     /// [`ResultsError::Field`] for a header that cannot be, [`ResultsError::Write`] if the sink fails.
     pub fn new(sink: W, header: &Header) -> Result<Self, ResultsError> {
         record_checks::header(header).map_err(|e| e.at(1))?;
-        let caps = header.backend.caps.clone();
-        let mut writer = ResultsWriter { sink, hash: Sha256::new(), lines_of: HashMap::new(), caps };
+        let rules = record_checks::rules(header).map_err(|e| e.at(1))?;
+        let mut writer = ResultsWriter {
+            sink,
+            hash: Sha256::new(),
+            header: header.clone(),
+            rules,
+            cases: Vec::new(),
+            lines_of: HashMap::new(),
+            is_measured: false,
+        };
         writer.line(1, &LineRef::Header(header))?;
         Ok(writer)
     }
@@ -253,29 +287,55 @@ impl<W: Write> ResultsWriter<W> {
     /// Adds a case line and flushes it, so that an interrupted run keeps what it had.
     ///
     /// # Errors
-    /// [`ResultsError::Field`] for a case that cannot be, [`ResultsError::Duplicate`], [`ResultsError::Write`].
+    /// [`ResultsError::Field`] for a case that cannot be, [`ResultsError::Duplicate`], [`ResultsError::Order`] after
+    /// the measurements, [`ResultsError::Write`].
     pub fn case(&mut self, case: &CaseRecord) -> Result<(), ResultsError> {
-        let line = self.lines_of.len() + 2;
-        record_checks::case(case, &self.caps).map_err(|e| e.at(line))?;
+        let line = self.cases.len() + 2;
+        if self.is_measured {
+            return Err(ResultsError::Order { line: line + 1, found: "case", expected: "the footer" });
+        }
+        record_checks::case(case, &self.rules, self.header.retries).map_err(|e| e.at(line))?;
         if let Some(first) = self.lines_of.get(&case.id) {
             return Err(ResultsError::Duplicate { line, id: case.id.clone(), first: *first });
         }
         self.line(line, &LineRef::Case(case))?;
         self.lines_of.insert(case.id.clone(), line);
+        self.cases.push(case.clone());
         Ok(())
+    }
+
+    /// Adds what was measured beside the cases.
+    ///
+    /// # Errors
+    /// [`ResultsError::Field`] for measurements that do not fit the cases, [`ResultsError::Order`] for a second line of
+    /// them, [`ResultsError::Write`].
+    pub fn measured(&mut self, all: &Measured) -> Result<(), ResultsError> {
+        let line = self.cases.len() + 2;
+        if self.is_measured {
+            return Err(ResultsError::Order { line: line + 1, found: "measured", expected: "the footer" });
+        }
+        measured_checks::check(all, &self.header, &self.cases).map_err(|e| e.at(line))?;
+        self.is_measured = true;
+        self.line(line, &LineRef::Measured(all))
     }
 
     /// Ends the record with its footer; `finished` is RFC 3339 UTC. Gives the sink back, and the sha256 of every byte
     /// written.
     ///
     /// # Errors
-    /// [`ResultsError::Field`] if `finished` is not a time, [`ResultsError::Write`] if the sink fails.
+    /// [`ResultsError::Field`] if `finished` is not a time, [`ResultsError::Order`] if the measurements of a run
+    /// without a filter are missing, [`ResultsError::Write`] if the sink fails.
     pub fn finish(mut self, finished: &str) -> Result<(W, String), ResultsError> {
-        let cases = self.lines_of.len();
+        let cases = self.cases.len();
+        let line = cases + 2 + usize::from(self.is_measured);
+        if self.header.filter.is_none() && !self.is_measured {
+            return Err(unmeasured(line));
+        }
         let sha256 = hex::encode(self.hash.clone().finalize());
         let footer = Footer { cases: cases as u64, sha256: sha256.clone(), finished: finished.to_owned() };
-        check_footer(cases + 2, &footer, cases as u64, &sha256)?;
-        self.line(cases + 2, &LineRef::Footer(&footer))?;
+        check_footer(line, &footer, cases as u64, &sha256)?;
+        record_checks::span(&self.header.started, finished).map_err(|e| e.at(line))?;
+        self.line(line, &LineRef::Footer(&footer))?;
         Ok((self.sink, hex::encode(self.hash.finalize())))
     }
 

@@ -8,12 +8,14 @@ use modelbench_contract::{Cap, Class, DeviceKind, Op};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::expected::Expectation;
 use crate::gaps::Gap;
 use crate::gate::{self, Gate};
 use crate::json::decimal;
 use crate::label::{self, Derived, Label};
+use crate::mode::Mode;
 use crate::numerics::{self, NumericsRow};
-use crate::record::{CaseRecord, Rung};
+use crate::record::{CaseRecord, ChallengeRef, Rung};
 use crate::results::{RESULTS_FILE, Results};
 use crate::time::{self, TimeError};
 
@@ -35,8 +37,10 @@ macro_rules! row_struct {
 row_struct! {
     /// The support row.
     Predicate {
-        /// What was earned.
+        /// What the row says: what was earned, but not more than the mode of the run allows.
         label: Label,
+        /// What the run earned, whatever its mode.
+        earned_label: Label,
         /// Closeness that the backend promises.
         correctness_class: Class,
         /// Who vouches: [`ASSURANCE`].
@@ -71,14 +75,20 @@ row_struct! {
         gaps: Vec<Gap>,
         /// Declared limit of the claim; always null in this version.
         fence: Option<Value>,
-        /// Signed excuses; always empty in this version.
-        waivers: Vec<Value>,
+        /// Signed excuses that the run was told of: the envelopes, as text.
+        waivers: Vec<String>,
         /// What was asked.
         suite: SuiteRow,
-        /// Nonce that the inputs derive from; always null in this version.
-        challenge: Option<Value>,
+        /// The challenge that the inputs derive from, if a verifier posed one.
+        challenge: Option<ChallengeRef>,
+        /// Known failures that the run was told of.
+        expected: Vec<Expectation>,
+        /// How often a case that failed was tried again.
+        retries: u64,
         /// Operating system, CPU, kernel and the like, by name.
         environment: BTreeMap<String, String>,
+        /// What stood between the backend and its device, or could redirect it.
+        interference: BTreeMap<String, String>,
         /// What held the worker in, measure by measure.
         sandbox: BTreeMap<String, String>,
         /// Start of the run, RFC 3339 UTC.
@@ -87,8 +97,8 @@ row_struct! {
         finished_on: String,
         /// End of the row's validity, [`time::VALID_DAYS`] after the run.
         valid_until: String,
-        /// `ci` or `certify`.
-        mode: String,
+        /// Why the run was made.
+        mode: Mode,
         /// The record that everything here follows from.
         evidence: Vec<EvidenceRow>,
     }
@@ -212,6 +222,10 @@ row_struct! {
         delegated: u64,
         /// Did not run.
         not_run: u64,
+        /// Failed as the list of known failures says.
+        expected: u64,
+        /// Failed and are waived.
+        waived: u64,
         /// Largest error divided by its bound; null if no case has a bound.
         worst: Option<WorstRow>,
     }
@@ -269,14 +283,16 @@ impl Predicate {
     /// # Errors
     /// [`TimeError`] if the record's end is not a time; a record from [`Results::parse`] never has that.
     pub fn of(results: &Results) -> Result<Predicate, TimeError> {
-        let Results { header, cases, footer, sha256 } = results;
-        let gate = gate::decide(header, cases);
-        let Derived { label, gaps, rungs, highest_rung, caps_proven, caps_unproven, ops_proven } =
-            label::derive(header, cases, &gate);
+        let Results { header, cases, measured, footer, sha256 } = results;
+        let gate = gate::decide(header, cases, measured.as_ref());
+        let derived = label::derive(header, cases, &gate);
+        let Derived { label, earned, gaps, rungs, highest_rung, .. } = derived;
+        let Derived { caps_proven, caps_unproven, ops_proven, .. } = derived;
         let unknown = || CapacityState { state: "unknown".to_owned() };
         let (backend, suite, model) = (&header.backend, &header.suite, &header.model);
         Ok(Predicate {
             label,
+            earned_label: earned,
             correctness_class: backend.class,
             assurance: ASSURANCE.to_owned(),
             highest_rung,
@@ -320,7 +336,7 @@ impl Predicate {
             ops_proven,
             gaps,
             fence: None,
-            waivers: Vec::new(),
+            waivers: header.waivers.clone(),
             suite: SuiteRow {
                 set: suite.set.clone(),
                 digest: suite.digest.clone(),
@@ -330,13 +346,16 @@ impl Predicate {
                 full_cases: suite.full_cases.to_string(),
                 seed: header.seed.clone(),
             },
-            challenge: None,
+            challenge: header.challenge.clone(),
+            expected: header.expected.clone(),
+            retries: u64::from(header.retries),
             environment: header.environment.clone(),
+            interference: header.interference.clone(),
             sandbox: header.sandbox.clone(),
             started_on: header.started.clone(),
             finished_on: footer.finished.clone(),
             valid_until: time::valid_until(&footer.finished)?,
-            mode: header.mode.clone(),
+            mode: header.mode,
             evidence: vec![EvidenceRow {
                 name: RESULTS_FILE.to_owned(),
                 digest: DigestRow { sha256: sha256.clone() },
@@ -378,6 +397,8 @@ impl From<label::RungCount> for RungRow {
             unsupported: count.unsupported,
             delegated: count.delegated,
             not_run: count.not_run,
+            expected: count.expected,
+            waived: count.waived,
             worst: count.worst.map(|(error, case)| WorstRow { error_over_bound: decimal(error), case }),
         }
     }

@@ -99,7 +99,7 @@ fn configuration(results: &Results) -> Vec<ResourceDescriptor> {
             annotations: texts(&[
                 ("cases", suite.cases.to_string()),
                 ("casesDigest", suite.cases_digest.clone()),
-                ("mode", results.header.mode.clone()),
+                ("mode", results.header.mode.as_str().to_owned()),
                 ("seed", results.header.seed.clone()),
             ]),
         },

@@ -1,11 +1,9 @@
 //! The row as a SLSA verification summary v1, for consumers that know no support rows. A pure function of the record and
 //! the row's envelope; there is none below `Approx`.
 
-use std::collections::BTreeMap;
-
 use serde::{Deserialize, Serialize};
 
-use crate::intoto::{InToto, PredicateOf, ResourceDescriptor, sha256, tested};
+use crate::intoto::{InToto, PredicateOf, sha256, tested};
 use crate::label::Label;
 use crate::publish::ROW_FILE;
 use crate::results::Results;
@@ -33,7 +31,7 @@ pub struct Summary {
     /// The suites that decided.
     pub policy: Policy,
     /// The row.
-    pub input_attestations: Vec<ResourceDescriptor>,
+    pub input_attestations: Vec<InputAttestation>,
     /// Always `PASSED`.
     pub verification_result: String,
     /// One level: `MODELBENCH_REFERENCE` or `MODELBENCH_APPROX`.
@@ -60,6 +58,16 @@ pub struct Policy {
     pub digest: SubjectDigest,
 }
 
+/// An attestation that the decision rests on. Readers of the published schema know these two fields only.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct InputAttestation {
+    /// Where it is, seen from the summary's own place: the file name of the row.
+    pub uri: String,
+    /// Digest of its envelope.
+    pub digest: SubjectDigest,
+}
+
 impl PredicateOf for Summary {
     const WHAT: &'static str = "a verification summary";
     const TYPE: &'static str = "https://slsa.dev/verification_summary/v1";
@@ -79,12 +87,7 @@ pub fn of(results: &Results, row: &Predicate, row_sha256: &str) -> Option<InToto
         time_verified: row.finished_on.clone(),
         resource_uri: format!("urn:modelbench:backend:{}", row.backend.id),
         policy: Policy { uri: suite_uri(&suite.set), digest: sha256(&suite.digest) },
-        input_attestations: vec![ResourceDescriptor {
-            name: ROW_FILE.to_owned(),
-            uri: None,
-            digest: sha256(row_sha256),
-            annotations: BTreeMap::new(),
-        }],
+        input_attestations: vec![InputAttestation { uri: ROW_FILE.to_owned(), digest: sha256(row_sha256) }],
         verification_result: "PASSED".to_owned(),
         verified_levels: vec![level.to_owned()],
         slsa_version: SLSA_VERSION.to_owned(),

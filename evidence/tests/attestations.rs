@@ -36,7 +36,7 @@ fn derived(change: impl FnOnce(&mut Header, &mut Vec<CaseRecord>)) -> (Results, 
     (results, row)
 }
 
-fn break_norm(_: &mut Header, cases: &mut Vec<CaseRecord>) {
+fn break_norm(cases: &mut [CaseRecord]) {
     let norm = cases.iter_mut().find(|case| case.subject == "rms_norm").expect("the case");
     *norm = sample::with_outcome(norm.clone(), Outcome::Mismatch { detail: "element 3".into() });
 }
@@ -53,7 +53,7 @@ fn a_test_result_names_groups_that_passed_and_cases_that_did_not() {
     let predicate = &value["predicate"];
     assert_eq!(predicate["result"], "PASSED");
     assert_eq!(predicate["configuration"][0]["digest"]["sha256"], "c".repeat(64));
-    assert_eq!(predicate["configuration"][0]["annotations"]["seed"], "0x5eed");
+    assert_eq!(predicate["configuration"][0]["annotations"]["seed"], results.header.seed);
     assert_eq!(predicate["configuration"][1]["digest"]["sha256"], "d".repeat(64));
     // The collective case does not apply, so its group neither passed nor failed.
     assert_eq!(
@@ -72,7 +72,7 @@ fn a_test_result_names_groups_that_passed_and_cases_that_did_not() {
         (&serde_json::json!([]), &serde_json::json!([]))
     );
 
-    let (results, row) = derived(break_norm);
+    let (results, row) = derived(|_, cases| break_norm(cases));
     let failed = testresult::of(&results, &row).predicate;
     assert_eq!(failed.result, TestOutcome::Failed);
     assert_eq!(failed.failed_tests, ["r1/rms_norm/bound/f32/n4097"]);
@@ -96,7 +96,7 @@ fn the_result_is_no_better_than_the_label() {
     assert_eq!(outcome(missing).1, TestOutcome::Failed, "cases are missing");
     let unproven: Change = |_, cases| {
         for case in cases {
-            case.bits_probe = false;
+            (case.quality.worst, case.quality.p99) = (None, None);
         }
     };
     assert_eq!(outcome(unproven), (Label::NotYet, TestOutcome::Failed), "the gate has no witness");
@@ -134,7 +134,7 @@ fn only_rows_that_passed_have_a_verification_summary() {
             "timeVerified": sample::FINISHED,
             "resourceUri": "urn:modelbench:backend:vendor-x",
             "policy": {"uri": "urn:modelbench:suite:full", "digest": {"sha256": "c".repeat(64)}},
-            "inputAttestations": [{"name": "row.dsse.json", "digest": {"sha256": digest}}],
+            "inputAttestations": [{"uri": "row.dsse.json", "digest": {"sha256": digest}}],
             "verificationResult": "PASSED",
             "verifiedLevels": ["MODELBENCH_APPROX"],
             "slsaVersion": "1.1",
@@ -153,7 +153,7 @@ fn only_rows_that_passed_have_a_verification_summary() {
 #[test]
 fn a_signed_statement_must_be_the_derived_one() {
     let key = PrivateKey::generate().expect("a key");
-    let (results, row) = derived(break_norm);
+    let (results, row) = derived(|_, cases| break_norm(cases));
     let honest = testresult::of(&results, &row);
     let envelope = document::sign(&honest, &key).expect("signed");
     honest.check(&envelope, &key.public_key()).expect("it holds");
@@ -200,9 +200,10 @@ fn now() -> SystemTime {
 }
 
 /// The same outcomes with other inputs, as an honest second run has them.
-fn again(header: &mut Header, cases: &mut Vec<CaseRecord>) {
-    header.seed = "0x7".into();
-    cases.iter_mut().for_each(|case| case.output_sha256 = "7".repeat(64));
+fn again(header: &mut Header, cases: &mut [CaseRecord]) {
+    sample::answer(header, "7");
+    let ran = |case: &&mut CaseRecord| !matches!(case.outcome, Outcome::NotRun { .. });
+    cases.iter_mut().filter(ran).for_each(|case| case.output_sha256 = "7".repeat(64));
 }
 
 fn attempt(row: &Run, rerun: &Run) -> Result<Vec<u8>, CountersignError> {
@@ -211,7 +212,7 @@ fn attempt(row: &Run, rerun: &Run) -> Result<Vec<u8>, CountersignError> {
 
 #[test]
 fn who_ran_the_subject_again_can_say_so() {
-    let (row, rerun) = (Run::new(|_, _| {}), Run::new(again));
+    let (row, rerun) = (Run::new(|_, _| {}), Run::new(|header, cases| again(header, cases)));
     let envelope = attempt(&row, &rerun).expect("countersigned");
     assert_eq!(envelope, attempt(&row, &rerun).expect("countersigned"), "no time of its own inside");
     let key = rerun.key.public_key();
@@ -241,7 +242,7 @@ fn who_ran_the_subject_again_can_say_so() {
 
 #[test]
 fn nobody_countersigns_ones_own_row_or_anothers_run() {
-    let (row, rerun) = (Run::new(|_, _| {}), Run::new(again));
+    let (row, rerun) = (Run::new(|_, _| {}), Run::new(|header, cases| again(header, cases)));
     let file = row.row_file();
     let refusal = |row: &Verified, rerun: &Verified, key: &PrivateKey| {
         countersign(row, &file, rerun, key).expect_err("a refusal")
@@ -266,9 +267,7 @@ fn nobody_countersigns_ones_own_row_or_anothers_run() {
 fn a_second_run_about_something_else_does_not_count() {
     let row = Run::new(|_, _| {});
     let changes: [(&str, Change); 7] = [
-        ("the label", |h, cases| {
-            break_norm(h, cases);
-        }),
+        ("the label", |_, cases| break_norm(cases)),
         ("the backend", |h, _| h.backend.name = "vendor-y".into()),
         ("the list of subjects' digests", |h, _| h.backend_files[0].sha256 = "9".repeat(64)),
         ("the list of subjects' digests", |h, _| h.kit.sha256 = "9".repeat(64)),
@@ -285,7 +284,7 @@ fn a_second_run_about_something_else_does_not_count() {
 #[test]
 fn cases_that_ended_differently_are_named() {
     // Both are PARTIAL, by different cases.
-    let row = Run::new(break_norm);
+    let row = Run::new(|_, cases| break_norm(cases));
     let rerun = Run::new(|_, cases| {
         let matmul = cases.iter_mut().find(|case| case.subject == "matmul").expect("the case");
         let crash = Outcome::Crash { cause: "SIGSEGV".into(), op: None, stderr: String::new() };
@@ -303,12 +302,12 @@ fn cases_that_ended_differently_are_named() {
 
 #[test]
 fn a_countersignature_counts_for_its_row_and_key_only() {
-    let (row, rerun) = (Run::new(|_, _| {}), Run::new(again));
+    let (row, rerun) = (Run::new(|_, _| {}), Run::new(|header, cases| again(header, cases)));
     let envelope = attempt(&row, &rerun).expect("countersigned");
     let key = rerun.key.public_key();
     let open =
         |envelope: &[u8], row: &Run| countersign::open(envelope, &key, &row.verified(true), &row.row_file());
-    let other = Run::new(|header, _| header.seed = "0x8".into());
+    let other = Run::new(|header, _| sample::answer(header, "8"));
     let error = open(&envelope, &other).expect_err("another row");
     assert!(matches!(error, CountersignError::Attestation(AttestationError::Differs { .. })), "{error}");
     let stranger = PrivateKey::generate().expect("a key").public_key();

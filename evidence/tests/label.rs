@@ -6,7 +6,8 @@ use modelbench_contract::{Cap, Class, Op};
 use modelbench_evidence::gaps::GapKind;
 use modelbench_evidence::gate;
 use modelbench_evidence::label::{self, Derived, Label, meets};
-use modelbench_evidence::outcome::{NotRun, Outcome};
+use modelbench_evidence::mode::Mode;
+use modelbench_evidence::outcome::{NotRun, Outcome, Verdict};
 use modelbench_evidence::record::{CaseRecord, Header, Rung};
 
 mod sample;
@@ -22,7 +23,8 @@ fn derived(
     change(&mut header, &mut cases);
     header.suite = sample::header(&cases).suite;
     after(&mut header, &mut cases);
-    label::derive(&header, &cases, &gate::decide(&header, &cases))
+    let measured = sample::measured(&header, &cases);
+    label::derive(&header, &cases, &gate::decide(&header, &cases, Some(&measured)))
 }
 
 fn same(_: &mut Header, _: &mut Vec<CaseRecord>) {}
@@ -90,11 +92,16 @@ fn a_filter_is_not_yet() {
 
 #[test]
 fn a_required_gate_that_failed_is_not_yet() {
-    let equal_bits = |_: &mut Header, cases: &mut Vec<CaseRecord>| cases[2].quality.bits_differ = 0;
+    let equal_bits = |_: &mut Header, cases: &mut Vec<CaseRecord>| {
+        cases.iter_mut().for_each(|case| case.quality.bits_differ = 0);
+    };
     let required = derived(same, equal_bits);
     assert_eq!(required.label, Label::NotYet);
     assert!(required.gaps.iter().all(|gap| gap.kind == GapKind::Gate) && !required.gaps.is_empty());
-    let free = derived(|header, _| header.require_non_reference = false, equal_bits);
+    let in_ci = |header: &mut Header, _: &mut Vec<CaseRecord>| {
+        (header.mode, header.require_non_reference) = (Mode::Ci, false);
+    };
+    let free = derived(in_ci, equal_bits);
     assert_eq!(free.label, Label::Partial);
     only_gap(&free, GapKind::Gate, "bits", "indistinguishable");
     // A Reference backend fails the gate where it is asked for, and only there.
@@ -154,11 +161,8 @@ fn a_failed_case_is_a_gap_by_group() {
         assert_eq!(failed.ops_proven, [Op::Matmul], "{name}");
         assert_eq!((failed.failed_cases(), failed.highest_rung), (1, Some(Rung::R0)), "{name}");
         let r1 = &failed.rungs[1];
-        assert_eq!(
-            r1.passed + r1.failed + r1.unsupported + r1.delegated + r1.not_run,
-            r1.applicable,
-            "{name}"
-        );
+        let parts = [r1.passed, r1.failed, r1.unsupported, r1.delegated, r1.not_run, r1.expected, r1.waived];
+        assert_eq!(parts.iter().sum::<u64>(), r1.applicable, "{name}");
     }
 }
 
@@ -224,6 +228,10 @@ fn partial_needs_an_op_proven_natively() {
     );
     let idle = derived(same, |_, cases| cases[3].native.clear());
     assert_eq!(idle.ops_proven, [Op::Matmul], "a pass without a call of the op proves nothing about it");
+    let about_no_op = |_: &mut Header, cases: &mut Vec<CaseRecord>| {
+        cases.push(sample::case("r1/metamorphic/repeats/n1", "repeats"));
+    };
+    assert_eq!(derived(about_no_op, same).ops_proven, [Op::Matmul, Op::RmsNorm]);
     let empty = derived(|_, cases| cases.clear(), same);
     assert_eq!(empty.label, Label::NotYet);
 }
@@ -247,4 +255,105 @@ fn a_label_meets_what_is_required() {
     assert!(!meets(Partial, None, "smoke", 1));
     assert!(!meets(NotYet, None, "smoke", 0));
     assert!(meets(Partial, Some(Partial), "smoke", 1), "asked for on the first day");
+}
+
+fn ci(header: &mut Header, _: &mut Vec<CaseRecord>) {
+    header.mode = Mode::Ci;
+    header.challenge = None;
+}
+
+#[test]
+fn a_row_of_mode_ci_says_partial_at_most() {
+    let run = derived(ci, same);
+    assert_eq!((run.label, run.earned, run.accepted), (Label::Partial, Label::Approx, Label::Approx));
+    only_gap(&run, GapKind::Mode, "ci", "the run is worth Approx");
+    let reference = derived(
+        |header, cases| {
+            ci(header, cases);
+            reference(header, cases);
+        },
+        same,
+    );
+    assert_eq!((reference.label, reference.earned), (Label::Partial, Label::Reference));
+    // A label that is no more than PARTIAL anyway needs no excuse.
+    let failed = derived(ci, |_, cases| cases[3] = sample::with_outcome(cases[3].clone(), mismatch()));
+    assert_eq!(
+        (failed.label, failed.earned, failed.accepted),
+        (Label::Partial, Label::Partial, Label::Partial)
+    );
+    assert!(failed.gaps.iter().all(|gap| gap.kind != GapKind::Mode));
+}
+
+#[test]
+fn a_certificate_needs_a_challenge_a_clean_environment_and_the_gate() {
+    let unchallenged = derived(|header, _| header.challenge = None, same);
+    assert_eq!(unchallenged.label, Label::Partial);
+    only_gap(&unchallenged, GapKind::Certify, "challenge", "no challenge");
+    let preloaded = |header: &mut Header, _: &mut Vec<CaseRecord>| {
+        header.interference = BTreeMap::from([("LD_PRELOAD".to_owned(), "libx.so".to_owned())]);
+    };
+    only_gap(&derived(preloaded, same), GapKind::Certify, "LD_PRELOAD", "libx.so");
+    let in_ci = derived(
+        |header, cases| {
+            ci(header, cases);
+            preloaded(header, cases);
+        },
+        same,
+    );
+    assert_eq!(
+        (in_ci.earned, in_ci.label),
+        (Label::Approx, Label::Partial),
+        "recorded, and refuses certify only"
+    );
+    let mut cases = sample::cases();
+    cases.iter_mut().for_each(|case| case.quality.bits_compared = 0);
+    cases.iter_mut().for_each(|case| case.quality.bits_differ = 0);
+    let mut header = sample::header(&cases);
+    header.require_non_reference = false;
+    let gate = gate::decide(&header, &cases, Some(&sample::measured(&header, &cases)));
+    let ungated = label::derive(&header, &cases, &gate);
+    assert_eq!(ungated.label, Label::Partial);
+    only_gap(&ungated, GapKind::Certify, "non-reference", "bits was not measured");
+    // A gate that nobody required and that passed is as good.
+    assert_eq!(derived(|header, _| header.require_non_reference = false, same).label, Label::Approx);
+}
+
+/// A case with the verdict that a list gives it.
+fn judged(case: &CaseRecord, outcome: Outcome, verdict: Verdict) -> CaseRecord {
+    CaseRecord { outcome, verdict, ..case.clone() }
+}
+
+#[test]
+fn known_failures_excuse_the_pipeline_and_not_the_label() {
+    for (verdict, kind) in
+        [(Verdict::ExpectedFailure, GapKind::ExpectedFailure), (Verdict::Waived, GapKind::Waived)]
+    {
+        let change =
+            |_: &mut Header, cases: &mut Vec<CaseRecord>| cases[3] = judged(&cases[3], mismatch(), verdict);
+        let run = derived(ci, change);
+        assert_eq!((run.label, run.earned, run.accepted), (Label::Partial, Label::Partial, Label::Approx));
+        only_gap(&run, kind, "r1/rms_norm/bound", "rms_norm: 1 of 1 cases");
+        assert_eq!((run.failed_cases(), run.rungs[1].expected + run.rungs[1].waived), (0, 1));
+        assert_eq!(run.ops_proven, [Op::Matmul], "an excuse proves nothing");
+        assert_eq!(run.highest_rung, Some(Rung::R0));
+        let certified = derived(same, change);
+        assert_eq!((certified.label, certified.accepted), (Label::Partial, Label::Partial));
+    }
+    let stale = derived(ci, |_, cases| cases[3] = judged(&cases[3], Outcome::Pass, Verdict::UnexpectedPass));
+    assert_eq!((stale.accepted, stale.failed_cases()), (Label::Partial, 1));
+    only_gap(&stale, GapKind::UnexpectedPass, "r1/rms_norm/bound", "1 of 1 cases");
+}
+
+#[test]
+fn a_pass_on_a_second_try_is_shown_and_is_no_clean_pass() {
+    let run = derived(ci, |_, cases| cases[3].tries = vec!["timeout".into()]);
+    assert_eq!((run.earned, run.accepted, run.failed_cases()), (Label::Partial, Label::Approx, 0));
+    only_gap(&run, GapKind::Retried, "r1/rms_norm/bound", "rms_norm: 1 of 1 cases");
+}
+
+#[test]
+fn every_label_has_its_name_and_its_worth() {
+    let names = Label::ALL.map(Label::as_str);
+    assert_eq!(names, ["Reference", "Approx", "FENCED", "PARTIAL", "not-yet"]);
+    assert_eq!(Label::ALL.map(Label::is_more_than_partial), [true, true, true, false, false]);
 }

@@ -1,7 +1,12 @@
 //! `results.jsonl` is read strictly: what is not exactly the writer's text is refused by line, field and value.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use modelbench_contract::Cap;
+use modelbench_evidence::expected::Rules;
+use modelbench_evidence::mode::Mode;
 use modelbench_evidence::outcome::{NotRun, Outcome, Verdict};
+use modelbench_evidence::record::{CaseRecord, Header};
 use modelbench_evidence::results::{Results, ResultsError, ResultsWriter};
 use sha2::{Digest, Sha256};
 
@@ -21,7 +26,7 @@ fn edited(from: &str, to: &str) -> Vec<u8> {
 
 fn refooted(text: &str) -> Vec<u8> {
     let body = text.trim_end().rsplit_once('\n').expect("several lines").0.to_owned() + "\n";
-    let cases = body.lines().count() - 1;
+    let cases = body.lines().filter(|line| line.starts_with("{\"line\":\"case\"")).count();
     let digest = hex::encode(Sha256::digest(&body));
     let finished = sample::FINISHED;
     (body
@@ -56,7 +61,11 @@ fn a_record_reads_back_as_written_with_every_outcome() {
     .into_iter()
     .enumerate()
     {
-        cases.push(sample::with_outcome(sample::case(&format!("r1/rope/other/n{i}"), "rope"), outcome));
+        let id = format!("r1/rope/other/n{i}");
+        cases.push(match outcome {
+            Outcome::NotRun { .. } => sample::not_run(&id, "rope", outcome),
+            outcome => sample::with_outcome(sample::case(&id, "rope"), outcome),
+        });
     }
     let header = sample::header(&cases);
     let bytes = sample::bytes(&header, &cases);
@@ -101,7 +110,10 @@ fn lines_have_their_places() {
     refused(&join(&lines[1..]), &["line 1", "case line", "expected a header"]);
     refused(&join(&[&[lines[0]], &lines[..]].concat()), &["line 2", "header line"]);
     refused(&join(&[&lines[..], &[lines[n - 1]]].concat()), &["nothing after the footer"]);
-    refused(&join(&[&lines[..n - 2], &[lines[n - 1]]].concat()), &["cases is 7", "expected 6"]);
+    refused(
+        &join(&[&lines[..n - 2], &[lines[n - 1]]].concat()),
+        &["found a footer line", "expected a measured line"],
+    );
     refused(
         &refooted(&text.replacen(lines[2], &format!("{}\n{}", lines[2], lines[2]), 1)),
         &["line 4", "already recorded at line 3", "r1/matmul/exact"],
@@ -160,8 +172,101 @@ fn fields_are_what_they_say() {
     refused(&edited("\"vendor-x\"", "\"Vendor X\""), &["backend.name"]);
     refused(&edited("\"started\":\"2026", "\"started\":\"26"), &["line 1", "started"]);
     refused(&edited("\"full_cases\":7", "\"full_cases\":8"), &["suite.cases is 7", "full_cases = 8"]);
+    let seed = sample::header(&sample::cases()).seed;
+    let zeros = seed.replacen("0x", "0x0", 1);
+    refused(&edited(&seed, &zeros), &["line 1", &format!("seed is \"{zeros}\""), "leading zeros"]);
+    refused(&edited(&seed, "24301"), &["seed is \"24301\""]);
+    refused(&edited(&seed, "0x7"), &["seed is 0x7", &seed, "which the challenge"]);
+    refused(
+        &edited("\"mode\":\"certify\"", "\"mode\":\"full\""),
+        &["line 1", "unknown variant `full`", "`ci`", "`certify`"],
+    );
+    refused(&edited("\"golden\":\"stored\"", "\"golden\":\"\""), &["model.golden is \"\"", "computed"]);
     refused(&edited("\"bits_differ\":3", "\"bits_differ\":65"), &["quality.bits_differ is 65", "64"]);
     refused(&edited("{\"upload\":2}", "{\"matmul2\":2}"), &["native is \"matmul2\""]);
+}
+
+/// What the writer says about one case of the sample, changed.
+#[track_caller]
+fn impossible(change: impl FnOnce(&mut CaseRecord), parts: &[&str]) {
+    let mut case = sample::case("r1/rope/bound/n8", "rope");
+    change(&mut case);
+    let rules = Rules::new(&BTreeSet::from([Cap::UploadDtype]), &[], []).expect("rules");
+    case.verdict = rules.verdict(&case.id, &case.outcome);
+    let mut writer = ResultsWriter::new(Vec::new(), &sample::header(&[])).expect("a good header");
+    let error = writer.case(&case).expect_err("a refusal").to_string();
+    for part in parts {
+        assert!(error.contains(part), "{part:?} is not in: {error}");
+    }
+}
+
+#[test]
+fn what_cannot_be_at_the_same_time_is_refused() {
+    let help = || BTreeMap::from([("rope".to_owned(), 1)]);
+    let delegated = |ops: &[&str]| Outcome::Delegated { ops: ops.iter().map(|op| (*op).into()).collect() };
+    impossible(|c| c.delegated = help(), &["delegated is [\"rope\"]", "nothing in a pass"]);
+    impossible(|c| c.outcome = delegated(&[]), &["outcome.ops is []", "at least one"]);
+    impossible(|c| c.outcome = delegated(&["rope"]), &["outcome.ops is [\"rope\"]", "at least one: []"]);
+    impossible(
+        |c| (c.outcome, c.delegated) = (delegated(&["rope", "swiglu"]), help()),
+        &["outcome.ops is [\"rope\", \"swiglu\"]", "at least one: [\"rope\"]"],
+    );
+    impossible(|c| c.quality.elements = 0, &["quality.worst is 0.40625", "quality.elements is 0"]);
+    impossible(|c| c.quality.worst = Some(-0.5), &["quality.worst is -0.5", "at least 0"]);
+    impossible(|c| c.quality.p99 = Some(0.5), &["quality.p99 is 0.5", "quality.worst, which is 0.40625"]);
+    impossible(|c| c.quality.worst = None, &["quality.p99 is 0.25", "which is absent"]);
+    impossible(|c| c.quality.inward = Some(1.5), &["quality.inward is 1.5", "at most 1"]);
+    impossible(|c| c.output_sha256.truncate(63), &["output_sha256", "64 lower-case hex"]);
+    impossible(|c| c.native.extend([("matmul".to_owned(), 0)]), &["native.matmul is 0", "at least 1"]);
+    let crash =
+        |op: &str| Outcome::Crash { cause: "SIGSEGV".into(), op: Some(op.into()), stderr: String::new() };
+    impossible(|c| c.outcome = crash("mat"), &["outcome.op is \"mat\"", "an op of the contract"]);
+    let late =
+        |op: &str| Outcome::Timeout { op: Some(op.into()), after: "5 s".into(), stderr: String::new() };
+    impossible(|c| c.outcome = late("mat"), &["outcome.op is \"mat\""]);
+}
+
+#[test]
+fn a_case_that_did_not_run_has_no_results() {
+    let stopped = || Outcome::NotRun { why: NotRun::Kit { reason: "stopped".into() } };
+    let did_not_run = |change: fn(&mut CaseRecord), field: &str| {
+        impossible(
+            |case| {
+                *case = sample::not_run("r1/rope/bound/n8", "rope", stopped());
+                change(case);
+            },
+            &[field, "the case did not run"],
+        );
+    };
+    did_not_run(|c| c.native.extend([("rope".to_owned(), 1)]), "native is [\"rope\"]");
+    did_not_run(|c| c.delegated.extend([("rope".to_owned(), 1)]), "delegated is [\"rope\"]");
+    did_not_run(|c| c.notes.push("near-tie".into()), "notes is [\"near-tie\"]");
+    did_not_run(|c| c.quality.elements = 1, "quality is Quality { elements: 1");
+    did_not_run(|c| c.output_sha256 = "e".repeat(64), "output_sha256 is eee");
+}
+
+#[test]
+fn a_wrong_answer_may_be_infinitely_far_off() {
+    // The infinite ratio is left out, so that the largest finite one may be below the 99th percentile of another part.
+    let mut wrong = sample::case("r1/rope/bound/n8", "rope");
+    wrong = sample::with_outcome(wrong, Outcome::Mismatch { detail: "got inf".into() });
+    wrong.quality.worst = None;
+    let mut writer = ResultsWriter::new(Vec::new(), &sample::header(&[])).expect("a good header");
+    writer.case(&wrong).expect("it can be");
+}
+
+#[test]
+fn a_run_does_not_end_before_it_starts() {
+    refused(
+        &edited("\"started\":\"2026-11-30T10:12:44Z\"", "\"started\":\"2026-11-30T10:13:02Z\""),
+        &["line 10", "finished is 2026-11-30T10:13:01Z", "2026-11-30T10:13:02Z or later"],
+    );
+    let filtered = || Header { filter: Some("r1/**".into()), mode: Mode::Ci, ..sample::header(&[]) };
+    let writer = |header: &Header| ResultsWriter::new(Vec::new(), header).expect("a good header");
+    assert!(writer(&filtered()).finish("2026-11-30T10:12:43Z").is_err());
+    assert!(writer(&filtered()).finish(sample::FINISHED).is_ok());
+    let unmeasured = writer(&sample::header(&[])).finish(sample::FINISHED).expect_err("nothing measured");
+    assert!(matches!(unmeasured, ResultsError::Order { found: "footer", .. }), "{unmeasured}");
 }
 
 #[test]
@@ -181,6 +286,8 @@ fn the_writer_refuses_what_the_reader_would_refuse() {
     let mut skipped = sample::not_applicable("r3/async/x", Cap::Async);
     skipped.proves = None;
     assert!(writer.case(&skipped).is_err());
+    writer.measured(&sample::measured(&header, std::slice::from_ref(&good))).expect("good measurements");
+    assert!(matches!(writer.case(&infinite), Err(ResultsError::Order { found: "case", .. })));
     let (bytes, digest) = writer.finish(sample::FINISHED).expect("the good case alone");
     let results = Results::parse(&bytes).expect("a good record");
     assert_eq!((results.cases, results.sha256), (vec![good], digest));

@@ -4,16 +4,23 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, SystemTime};
 
+use modelbench_contract::Cap;
+use modelbench_evidence::bundle::Bundle;
+use modelbench_evidence::companions::CompanionError;
 use modelbench_evidence::dsse::{DsseError, Envelope};
+use modelbench_evidence::folder::FolderError;
 use modelbench_evidence::keys::PrivateKey;
 use modelbench_evidence::label::Label;
+use modelbench_evidence::mode::Mode;
 use modelbench_evidence::publish::{
     BUNDLE_FILE, PUBLIC_KEY_FILE, PublishError, Published, ROW_FILE, write_run,
 };
+use modelbench_evidence::record::CaseRecord;
 use modelbench_evidence::results::{RESULTS_FILE, Results};
 use modelbench_evidence::statement::Statement;
 use modelbench_evidence::time;
-use modelbench_evidence::verify::{KitPins, Signer, SuiteCheck, VerifyError, verify_at};
+use modelbench_evidence::verify::{CasePin, KitPins, Signer, SuiteCheck, VerifyError, verify_at};
+use modelbench_evidence::{testresult, vsa};
 use tempfile::TempDir;
 
 mod sample;
@@ -55,13 +62,15 @@ fn forge(dir: &Path, key: &PrivateKey, change: impl FnOnce(&mut Statement)) {
     change(&mut statement);
     let envelope = Envelope::sign(&statement.to_bytes().expect("JSON"), key).expect("signed");
     std::fs::write(dir.join(ROW_FILE), envelope.to_bytes().expect("JSON")).expect("written");
-    let _ = std::fs::remove_file(dir.join(BUNDLE_FILE));
+    let bundle = Bundle::of(envelope).expect("bundled").to_bytes().expect("JSON");
+    std::fs::write(dir.join(BUNDLE_FILE), bundle).expect("written");
 }
 
 #[test]
 fn a_run_folder_holds_the_row_and_all_that_it_needs() {
     let (dir, key) = published();
-    assert_eq!(names(dir.path()), [PUBLIC_KEY_FILE, RESULTS_FILE, ROW_FILE, BUNDLE_FILE]);
+    let files = [PUBLIC_KEY_FILE, RESULTS_FILE, ROW_FILE, BUNDLE_FILE, testresult::FILE, vsa::FILE];
+    assert_eq!(names(dir.path()), files);
     for path in [dir.path().to_owned(), dir.path().join(ROW_FILE), dir.path().join(BUNDLE_FILE)] {
         let verified = verify_at(&path, None, None, now()).expect("it holds");
         assert_eq!((verified.signer, verified.suite), (Signer::SelfContained, SuiteCheck::NotAsked));
@@ -95,10 +104,30 @@ fn the_statement_names_the_files_and_keeps_large_numbers_as_text() {
     assert_eq!(row["rungs"][1]["worst"]["errorOverBound"], "0.40625");
     assert_eq!(row["validUntil"], "2027-02-28T10:13:01Z");
     assert_eq!(row["assurance"], "self-tested");
-    for absent in ["fence", "challenge"] {
-        assert!(row[absent].is_null() && row.get(absent).is_some(), "{absent}");
-    }
+    assert!(row["fence"].is_null() && row.get("fence").is_some());
+    assert_eq!(row["challenge"]["nonce"], sample::NONCE);
     only_small_numbers(&value);
+}
+
+/// A verification summary lies there exactly where the label has earned it.
+#[test]
+fn a_summary_is_earned() {
+    let (approx, key) = published();
+    let cases = sample::cases();
+    let mut header = sample::header(&cases);
+    header.mode = Mode::Ci;
+    let partial = tempfile::tempdir().expect("a folder");
+    write_run(partial.path(), &sample::bytes(&header, &cases), &key).expect("written");
+    assert!(!partial.path().join(vsa::FILE).exists());
+    verify_at(partial.path(), None, None, now()).expect("it holds");
+    std::fs::copy(approx.path().join(vsa::FILE), partial.path().join(vsa::FILE)).expect("copied");
+    let error = refusal(partial.path());
+    assert!(
+        matches!(error, VerifyError::Companion(CompanionError::Unearned { label: "PARTIAL", .. })),
+        "{error}"
+    );
+    std::fs::remove_file(approx.path().join(vsa::FILE)).expect("removed");
+    assert!(matches!(refusal(approx.path()), VerifyError::Companion(CompanionError::Read { .. })));
 }
 
 fn only_small_numbers(value: &serde_json::Value) {
@@ -157,7 +186,7 @@ fn an_interrupted_or_filtered_run_leaves_no_row() {
     assert_eq!(names(dir.path()), Vec::<String>::new());
     let cases = sample::cases();
     let mut header = sample::header(&cases);
-    header.filter = Some("r1/".into());
+    (header.filter, header.mode) = (Some("r1/".into()), Mode::Ci);
     let filtered = write_run(dir.path(), &sample::bytes(&header, &cases), &key).expect("results");
     assert!(matches!(filtered, Published::ResultsOnly));
     assert_eq!(names(dir.path()), [RESULTS_FILE]);
@@ -179,6 +208,8 @@ fn every_changed_byte_is_refused() {
             for at in (0..meaningful).step_by(step) {
                 let mut changed = bytes.clone();
                 changed[at] ^= 1 << (at % 3);
+                // Removed first: emptying a file and writing it again costs a write to the disk each time.
+                std::fs::remove_file(&path).expect("removed");
                 std::fs::write(&path, &changed).expect("written");
                 assert!(verify().is_err(), "{name}: byte {at} ({:?})", char::from(bytes[at]));
             }
@@ -189,13 +220,51 @@ fn every_changed_byte_is_refused() {
 }
 
 #[test]
+fn a_row_file_may_hold_what_its_format_allows_and_a_folder_may_not() {
+    let (dir, key) = published();
+    let (row, public) = (dir.path().join(ROW_FILE), key.public_key());
+    let text = std::fs::read_to_string(&row).expect("a row");
+    // DSSE demands that unknown keys are ignored; they are not signed, so a folder as written has none.
+    std::fs::write(&row, text.replacen('{', "{\"note\":\"not signed\",", 1)).expect("written");
+    verify_at(&row, Some(&public), None, now()).expect("it holds");
+    match refusal(dir.path()) {
+        VerifyError::Folder(FolderError::NotCanonical { path, byte, found, expected }) => {
+            assert_eq!((path, byte), (row, 3));
+            assert!(found.starts_with("note\":") && expected.starts_with("payload\":"), "{found} {expected}");
+        }
+        other => panic!("{other}"),
+    }
+}
+
+#[test]
+fn a_key_that_is_not_the_signers_is_refused_although_the_right_one_is_given() {
+    let (dir, key) = published();
+    let (row, public) = (dir.path().join(ROW_FILE), key.public_key());
+    let stranger = PrivateKey::generate().expect("a key").public_key();
+    std::fs::write(dir.path().join(PUBLIC_KEY_FILE), stranger.to_pem().expect("PEM")).expect("written");
+    match verify_at(dir.path(), Some(&public), None, now()).expect_err("a refusal") {
+        VerifyError::Folder(FolderError::OtherKey { found, signed, .. }) => {
+            assert_eq!((found, signed), (stranger.keyid(), public.keyid()));
+        }
+        other => panic!("{other}"),
+    }
+    verify_at(&row, Some(&public), None, now()).expect("of a file the given key alone counts");
+}
+
+#[test]
 fn the_two_encodings_must_agree() {
     let (dir, key) = published();
     let (other, _) = published();
     std::fs::copy(other.path().join(BUNDLE_FILE), dir.path().join(BUNDLE_FILE)).expect("copied");
-    assert!(matches!(refusal(dir.path()), VerifyError::TwoRows { field: "signatures" }));
+    let error = refusal(dir.path());
+    match &error {
+        VerifyError::TwoRows { field: "signatures", found, other, .. } => assert_ne!(found, other),
+        other => panic!("{other}"),
+    }
+    assert!(error.to_string().contains(ROW_FILE) && error.to_string().contains(BUNDLE_FILE), "{error}");
     std::fs::remove_file(dir.path().join(BUNDLE_FILE)).expect("removed");
-    let alone = verify_at(dir.path(), Some(&key.public_key()), None, now()).expect("it holds");
+    let row = dir.path().join(ROW_FILE);
+    let alone = verify_at(&row, Some(&key.public_key()), None, now()).expect("it holds");
     assert!(!alone.both_encodings);
 }
 
@@ -238,13 +307,30 @@ fn a_signed_lie_is_refused_by_the_field() {
 #[test]
 fn missing_files_are_named() {
     let (dir, key) = published();
+    let row = dir.path().join(ROW_FILE);
     std::fs::remove_file(dir.path().join(PUBLIC_KEY_FILE)).expect("removed");
     assert!(refusal(dir.path()).to_string().contains(PUBLIC_KEY_FILE));
-    verify_at(dir.path(), Some(&key.public_key()), None, now()).expect("the given key is enough");
+    let given = verify_at(dir.path(), Some(&key.public_key()), None, now()).expect_err("half a folder");
+    assert!(
+        matches!(given, VerifyError::Folder(FolderError::NotAFile { found: "not there", .. })),
+        "{given}"
+    );
+    assert!(matches!(refusal(&row), VerifyError::Key(_)));
+    verify_at(&row, Some(&key.public_key()), None, now()).expect("for a file the given key is enough");
     std::fs::remove_file(dir.path().join(RESULTS_FILE)).expect("removed");
-    let error = verify_at(dir.path(), Some(&key.public_key()), None, now()).expect_err("a refusal");
+    let error = verify_at(&row, Some(&key.public_key()), None, now()).expect_err("a refusal");
     assert!(matches!(error, VerifyError::Read { .. }) && error.to_string().contains(RESULTS_FILE));
     assert!(matches!(refusal(&dir.path().join("nowhere")), VerifyError::NoRow { .. }));
+}
+
+fn pin(case: CaseRecord) -> (String, CasePin) {
+    let CaseRecord { id, subject, proves, .. } = case;
+    (id, CasePin { subject, proves })
+}
+
+/// Changes what the kit pins about one case.
+fn change(pins: &mut KitPins, change: fn(&mut CasePin)) {
+    change(pins.cases.get_mut("r1/matmul/bound/f32/out33-in193").expect("the case"));
 }
 
 #[test]
@@ -254,6 +340,7 @@ fn pins_of_the_kit_are_compared() {
     let pins = KitPins {
         suite_digest: suite.digest.clone(),
         sets: BTreeMap::from([("full".to_owned(), (suite.cases, suite.cases_digest.clone()))]),
+        cases: sample::cases().into_iter().map(pin).collect(),
     };
     let check =
         |pins: &KitPins| verify_at(dir.path(), None, Some(pins), now()).map(|verified| verified.suite);
@@ -262,13 +349,20 @@ fn pins_of_the_kit_are_compared() {
         let mut changed = pins.clone();
         change(&mut changed);
         match check(&changed) {
-            Err(VerifyError::Pins { field, .. }) => assert_eq!(field, expected),
+            Err(VerifyError::Pins(error)) => {
+                assert_eq!(error.field, expected);
+                assert_ne!(error.found, error.pinned);
+            }
             other => panic!("{expected}: {other:?}"),
         }
     };
-    refused(|pins| pins.sets.entry("full".into()).or_default().0 += 1, "cases");
-    refused(|pins| pins.sets.entry("full".into()).or_default().1 = "0".repeat(64), "casesDigest");
-    refused(|pins| pins.sets.clear(), "set");
+    refused(|pins| pins.sets.entry("full".into()).or_default().0 += 1, "suite.cases");
+    refused(|pins| pins.sets.entry("full".into()).or_default().1 = "0".repeat(64), "suite.casesDigest");
+    refused(|pins| pins.sets.clear(), "suite.set");
+    refused(|pins| pins.cases.clear(), "subject of case r0/identity/stable/once");
+    let probe = "r1/matmul/bound/f32/out33-in193";
+    refused(|pins| change(pins, |pin| pin.subject.push('2')), &format!("subject of case {probe}"));
+    refused(|pins| change(pins, |pin| pin.proves = Some(Cap::Async)), &format!("proves of case {probe}"));
     let other = KitPins { suite_digest: "0".repeat(64), ..pins.clone() };
     assert!(matches!(check(&other), Ok(SuiteCheck::OtherKit)));
 }

@@ -41,12 +41,18 @@ fn pae_is_that_of_the_specification() {
 }
 
 #[test]
-fn signatures_are_those_of_rfc_6979_as_der() {
+fn signatures_are_those_of_rfc_6979_as_der_with_the_smaller_s() {
     let signature = rfc_key().sign(b"sample").expect("a signature");
-    let expected = "3046\
+    let expected = "3045\
+        022100efd48b2aacb6a8fd1140dd9cd45e81d69d2c877b56aaf991c34d0ea84eaf3716\
+        02200834e36ad29a83bf2bc9385e491d6099c8fdf9d1ed67aa7ea5f51f93782857a9";
+    assert_eq!(hex::encode(&signature), expected);
+    // The RFC prints n - s in the place of s. It fits as well, and anybody can write one for the other.
+    let printed = "3046\
         022100efd48b2aacb6a8fd1140dd9cd45e81d69d2c877b56aaf991c34d0ea84eaf3716\
         022100f7cb1c942d657c41d436c7a1b6e29f65f3e900dbb9aff4064dc4ab2f843acda8";
-    assert_eq!(hex::encode(&signature), expected);
+    let printed = hex::decode(printed).expect("hex");
+    assert!(!rfc_key().public_key().verifies(b"sample", &printed), "one signature has one spelling");
     assert!(rfc_key().public_key().verifies(b"sample", &signature));
     assert!(!rfc_key().public_key().verifies(b"Sample", &signature));
     let raw = &hex::decode(&expected[10..]).expect("hex")[..];

@@ -102,7 +102,8 @@ fn every_changed_byte_is_refused() {
 #[test]
 fn terms_that_excuse_nothing_nameable_are_refused() {
     let key = PrivateKey::generate().expect("a key");
-    let changes: [(&str, fn(&mut Terms)); 9] = [
+    type Change = fn(&mut Terms);
+    let changes: [(&str, Change); 9] = [
         ("cases", |t| t.cases.clear()),
         ("cases", |t| t.cases = "r1/[".into()),
         ("backend", |t| t.backend = "*".into()),

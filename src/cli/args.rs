@@ -5,6 +5,9 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use modelbench_evidence::mode::Mode;
+
+use super::args_attest::{ChallengeCommand, CountersignArgs, DiffArgs, WaiverCommand};
 use super::exit;
 
 /// Loads an ML compute backend by name, checks it against golden suites and the CPU reference, proves that the
@@ -31,6 +34,28 @@ pub(super) struct RunArgs {
     /// Fail with exit code 3 unless it is shown that the CPU reference did not do the work
     #[arg(long)]
     pub require_non_reference: bool,
+    /// Fail with exit code 3 if the device is a program that runs on the CPU (llvmpipe, WARP, SwiftShader)
+    #[arg(long)]
+    pub require_hardware: bool,
+    /// ci: known failures and retries are allowed, and the row says PARTIAL at most. certify: every case of the kit once,
+    /// with inputs that derive from a challenge; only its row says more
+    #[arg(long, value_name = "MODE", default_value = "ci", value_parser = parse_mode)]
+    pub mode: Mode,
+    /// A verifier's challenge (modelbench challenge new), from which the seed derives
+    #[arg(long, value_name = "FILE", conflicts_with = "seed")]
+    pub challenge: Option<PathBuf>,
+    /// Known failures, with reasons and issues; one that passes fails the run [default: expected/<backend>.toml, if there]
+    #[arg(long, value_name = "FILE")]
+    pub expected: Option<PathBuf>,
+    /// A maintainer's signed waiver; may be given several times
+    #[arg(long, value_name = "FILE", requires = "maintainer")]
+    pub waiver: Vec<PathBuf>,
+    /// Public key (SPKI PEM) of a maintainer whose waivers count; may be given several times
+    #[arg(long, value_name = "KEY")]
+    pub maintainer: Vec<PathBuf>,
+    /// How often a case that fails is tried again on a fresh worker; a pass on a retry is shown as one
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = clap::value_parser!(u32).range(..=9))]
+    pub retries: u32,
     /// Model under test: a Hugging Face folder, a .safetensors or a .gguf file [default: the bundled kjv]
     #[arg(long, value_name = "PATH")]
     pub model: Option<PathBuf>,
@@ -95,16 +120,17 @@ pub(super) enum Command {
     /// List what there is
     List(ListArgs),
     /// Check a signed row and re-derive every figure in it from results.jsonl
-    Verify {
-        /// Run folder, row.dsse.json or row.sigstore.json
-        path: PathBuf,
-        /// Public key (SPKI PEM) of the signer; without it the key beside the row is used, which proves no identity
-        #[arg(long = "pub", value_name = "KEY")]
-        public: Option<PathBuf>,
-        /// Print one JSON object on standard output
-        #[arg(long)]
-        json: bool,
-    },
+    Verify(VerifyArgs),
+    /// Say what changed between two runs: outcomes, bits, errors, caps, environment
+    Diff(DiffArgs),
+    /// A verifier's nonce, from which a run derives its inputs
+    #[command(subcommand)]
+    Challenge(ChallengeCommand),
+    /// A maintainer's signed excuse for cases of one backend on one kind of device
+    #[command(subcommand)]
+    Waiver(WaiverCommand),
+    /// Say, beside a row, that a run of your own came to the same outcomes
+    Countersign(CountersignArgs),
     /// Make a P-256 key pair; an existing file is never overwritten
     Keygen {
         /// Where the private key goes; the public key gets the same name with .pub.pem
@@ -134,6 +160,8 @@ pub(super) enum Command {
     },
     /// Try the kit on its zoo of misbehaving backends: every one must be caught, every allowed variation must pass
     Selftest(SelftestArgs),
+    /// Find the order in which a backend adds up products, and say whether it is cpu-ref's
+    Fingerprint(FingerprintArgs),
     /// The worker process
     #[command(hide = true)]
     Worker {
@@ -144,6 +172,37 @@ pub(super) enum Command {
         #[arg(long)]
         self_test: bool,
     },
+}
+
+/// Options of `verify`.
+#[derive(Debug, Args)]
+pub(super) struct VerifyArgs {
+    /// Run folder, row.dsse.json or row.sigstore.json
+    pub path: PathBuf,
+    /// Public key (SPKI PEM) of the signer; without it the key beside the row is used, which proves no identity
+    #[arg(long = "pub", value_name = "KEY")]
+    pub public: Option<PathBuf>,
+    /// A file that the row must be about, by its sha256; give every file of the backend [may be repeated]
+    #[arg(long = "subject", value_name = "FILE")]
+    pub subjects: Vec<PathBuf>,
+    /// The challenge that you posed: the run must have answered it, and its answers are computed again
+    #[arg(long, value_name = "FILE", requires = "challenge_key")]
+    pub challenge: Option<PathBuf>,
+    /// Your public key, which signed the challenge
+    #[arg(long, value_name = "KEY", requires = "challenge")]
+    pub challenge_key: Option<PathBuf>,
+    /// Where used nonces are kept; a nonce counts for one row [default: beside the challenge, with .used]
+    #[arg(long, value_name = "FILE", requires = "challenge")]
+    pub ledger: Option<PathBuf>,
+    /// Public key of a maintainer whose waivers count [may be repeated]
+    #[arg(long, value_name = "KEY")]
+    pub maintainer: Vec<PathBuf>,
+    /// Public key of an independent verifier who must have countersigned the row [may be repeated]
+    #[arg(long, value_name = "KEY")]
+    pub countersigner: Vec<PathBuf>,
+    /// Print one JSON object on standard output
+    #[arg(long)]
+    pub json: bool,
 }
 
 /// What `list` lists.
@@ -191,6 +250,32 @@ pub(super) struct SelftestArgs {
     pub json: bool,
 }
 
+/// Options of `fingerprint`.
+///
+/// Products whose terms are 1, but for two huge ones that cancel, tell how many terms are added after these two met; from
+/// many such counts follows the tree of the sum.
+#[derive(Debug, Args)]
+pub(super) struct FingerprintArgs {
+    /// Backend, by its exact name (see: modelbench list backends)
+    #[arg(long, value_name = "NAME")]
+    pub backend: Option<String>,
+    /// Seed of the probes, decimal or 0x…
+    #[arg(long, value_name = "N", default_value = "0x5eed", value_parser = parse_seed)]
+    pub seed: u64,
+    /// Longest time in seconds that one request to the worker may take
+    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
+    pub timeout: u64,
+    /// Most memory in MiB that the worker may use
+    #[arg(long, value_name = "MIB", default_value_t = 8192, value_parser = clap::value_parser!(u64).range(64..))]
+    pub memory_limit: u64,
+    /// Print one JSON object on standard output, with the full trees
+    #[arg(long)]
+    pub json: bool,
+    /// Allow the misbehaving self-test backends, mock:<behaviour>
+    #[arg(long, hide = true)]
+    pub self_test: bool,
+}
+
 /// Things that can be listed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(super) enum Listed {
@@ -200,6 +285,13 @@ pub(super) enum Listed {
     Suites,
     /// Cases of a set.
     Cases,
+}
+
+fn parse_mode(text: &str) -> Result<Mode, String> {
+    [Mode::Ci, Mode::Certify]
+        .into_iter()
+        .find(|mode| mode.as_str() == text)
+        .ok_or_else(|| "expected ci or certify".to_owned())
 }
 
 fn parse_seed(text: &str) -> Result<u64, String> {

@@ -1,17 +1,24 @@
 //! The command line. Only here are flags parsed, errors turned into text and exit codes chosen.
 
 mod args;
+mod args_attest;
 mod build_suites;
+mod challenge;
+mod countersign;
+mod diff;
 mod doctor;
 mod exit;
 mod explain;
 mod failure;
+mod fingerprint;
 mod keygen;
 mod list;
 mod load;
 mod run;
 mod selftest;
+mod told;
 mod verify;
+mod waiver;
 mod worker;
 
 use std::process::ExitCode;
@@ -28,7 +35,11 @@ pub fn main() -> ExitCode {
     let done = match &cli.command {
         None => run::run(&cli.run),
         Some(Command::List(args)) => list::run(args, &mut out),
-        Some(Command::Verify { path, public, json }) => verify::run(path, public.as_deref(), *json, &mut out),
+        Some(Command::Verify(args)) => verify::run(args, &mut out),
+        Some(Command::Diff(args)) => diff::run(args, &mut out),
+        Some(Command::Challenge(command)) => challenge::run(command, &mut out),
+        Some(Command::Waiver(command)) => waiver::run(command, &mut out),
+        Some(Command::Countersign(args)) => countersign::run(args, &mut out),
         Some(Command::Keygen { out: path }) => keygen::run(path, &mut out),
         Some(Command::Doctor) => doctor::run(&mut out),
         Some(Command::BuildSuites { dir, seed }) => build_suites::run(dir, *seed, &mut out),
@@ -36,6 +47,7 @@ pub fn main() -> ExitCode {
             explain::run(case, *seed, suites.as_deref(), &mut out)
         }
         Some(Command::Selftest(args)) => selftest::run(args, &mut out),
+        Some(Command::Fingerprint(args)) => fingerprint::run(args, &mut out),
         Some(Command::Worker { backend, self_test }) => return worker::run(backend, *self_test),
     };
     match done {

@@ -13,14 +13,15 @@ use modelbench_evidence::time;
 
 use super::args::{RequiredLabel, RunArgs};
 use super::failure::Failure;
-use super::{exit, load};
+use super::{exit, load, told};
 use crate::bundled::{self, Bundled, MOCK_PREFIX};
 use crate::report::{self, Progress, RecordSink, Style, Summary};
-use crate::runner::{self, Knowledge, Order, Plan, RunError, Sink};
-use crate::suite;
+use crate::runner::{self, Knowledge, Order, Plan, Ran, RunError, Sink};
+use crate::suite::{self, Case};
 
 pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
-    let backend = named(args)?;
+    let backend = named(args.backend.as_deref(), args.self_test)?;
+    told::check_mode(args)?;
     let suites = load::suites(args.suites.as_deref())?;
     let set = suites.set(&args.set)?;
     let full_cases = suites.set("full")?.file.cases;
@@ -41,6 +42,10 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
         Some(path) => PrivateKey::load(path)?,
         None => keys::per_user_key(&config_dir()?)?,
     };
+    let own = [runner::own_binary().map_err(|e| Failure::new(exit::NOTHING, e))?];
+    let challenged = told::challenge(args.challenge.as_deref(), &own, &suites.digest)?;
+    let expected = told::baseline(args, &backend, &cases)?;
+    let waivers = if args.waiver.is_empty() { Vec::new() } else { waivers(args, &backend, &key, &cases)? };
     let folder = folder(args, &backend)?;
 
     let plan = Plan {
@@ -53,8 +58,14 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
         order: Order::Seeded,
         filter: args.filter.clone(),
         knowledge: &mut Knowledge::new(model),
-        seed: args.seed,
+        seed: challenged.as_ref().map_or(args.seed, |challenged| challenged.seed),
+        mode: args.mode,
+        expected,
+        waivers,
+        retries: args.retries,
+        challenge: challenged.map(|challenged| challenged.reference),
         require_non_reference: args.require_non_reference,
+        require_hardware: args.require_hardware,
         request_deadline: Duration::from_secs(args.timeout),
         memory_limit_bytes: args.memory_limit << 20,
         self_test: args.self_test,
@@ -71,13 +82,13 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
         runner::run(plan, &mut sinks)
     };
     drop(bar);
-    let (header, cases) = finished.map_err(|e| discard(&folder, e))?;
+    let Ran { header, cases, measured } = finished.map_err(|e| discard(&folder, e))?;
     let results = record.finish(&time::format(SystemTime::now())?)?;
     let row = match publish::write_run(&folder, &results, &key)? {
         Published::Row(row) => Some((row.row, row.keyid)),
         Published::ResultsOnly => None,
     };
-    let gate = gate::decide(&header, &cases);
+    let gate = gate::decide(&header, &cases, measured.as_ref());
     let derived = label::derive(&header, &cases, &gate);
     let repro = repro_flags(args);
     let summary = Summary { header, cases, gate, derived, folder, row, repro };
@@ -86,18 +97,28 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
     Ok(code)
 }
 
+/// Waivers for the backend on the device that it finds here.
+fn waivers(args: &RunArgs, backend: &str, key: &PrivateKey, cases: &[Case]) -> Result<Vec<String>, Failure> {
+    let deadline = Duration::from_secs(args.timeout);
+    let identity = runner::identify(backend, args.self_test, deadline, args.memory_limit << 20)
+        .map_err(|e| Failure::new(exit::NOT_LOADED, e))?;
+    let maintainers = told::maintainers(&args.maintainer)?;
+    let signer = key.public_key().keyid();
+    told::waivers(&args.waiver, &maintainers, &signer, &identity.name, &identity.device.hardware, cases)
+}
+
 /// The backend's exact name. There is no default, no prefix match and no fallback.
-fn named(args: &RunArgs) -> Result<String, Failure> {
+pub(super) fn named(backend: Option<&str>, self_test: bool) -> Result<String, Failure> {
     let known = || bundled::nearest("").join(", ");
-    let Some(name) = &args.backend else {
+    let Some(name) = backend else {
         let text = format!("no backend named; give one with -backend NAME (known here: {})", known());
         return Err(Failure::message(exit::USAGE, text));
     };
     let mock = name.strip_prefix(MOCK_PREFIX).is_some_and(|behaviour| {
-        args.self_test && modelbench_zoo::Mock::BEHAVIOURS.iter().any(|known| known.name == behaviour)
+        self_test && modelbench_zoo::Mock::BEHAVIOURS.iter().any(|known| known.name == behaviour)
     });
     if Bundled::find(name).is_some() || mock {
-        return Ok(name.clone());
+        return Ok(name.to_owned());
     }
     let nearest = bundled::nearest(name);
     let hint = nearest.first().map_or(String::new(), |near| format!("\n       did you mean {near}?"));
@@ -189,7 +210,7 @@ fn exit_code(args: &RunArgs, summary: &Summary) -> u8 {
             RequiredLabel::Approx => Label::Approx,
             RequiredLabel::Partial => Label::Partial,
         });
-        let met = label::meets(summary.derived.label, require, &summary.header.suite.set, failed);
+        let met = label::meets(summary.derived.accepted, require, &summary.header.suite.set, failed);
         if met { exit::OK } else { exit::FAILED }
     }
 }

@@ -45,6 +45,8 @@ impl Sink for Progress {
                 self.failed += u64::from(record.verdict == Verdict::Regression);
                 self.bar.inc(1);
             }
+            Event::Measuring => self.bar.set_message("measuring where the work was done"),
+            Event::Measured { .. } => {}
             Event::WorkerReplaced { workers } => {
                 self.bar.println(format!("the worker died; worker {workers} goes on"));
             }

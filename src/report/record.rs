@@ -55,7 +55,12 @@ impl Sink for RecordSink {
                     self.writer.as_mut().ok_or_else(|| io::Error::other("a case before the header"))?;
                 writer.case(record).map_err(io::Error::other)?;
             }
-            Event::CaseStarted { .. } | Event::WorkerReplaced { .. } => {}
+            Event::Measured { measured } => {
+                let writer =
+                    self.writer.as_mut().ok_or_else(|| io::Error::other("measurements before the header"))?;
+                writer.measured(measured).map_err(io::Error::other)?;
+            }
+            Event::CaseStarted { .. } | Event::WorkerReplaced { .. } | Event::Measuring => {}
         }
         Ok(())
     }

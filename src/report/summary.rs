@@ -31,7 +31,7 @@ pub struct Summary {
 impl Summary {
     /// Cases that refute or fail to support the claim.
     pub fn failures(&self) -> impl Iterator<Item = &CaseRecord> {
-        self.cases.iter().filter(|case| case.verdict == Verdict::Regression)
+        self.cases.iter().filter(|case| matches!(case.verdict, Verdict::Regression | Verdict::UnexpectedPass))
     }
 
     /// The command that runs one case alone.
@@ -60,7 +60,7 @@ impl Summary {
                 json!({
                     "rung": r.rung.as_str(), "title": r.title, "total": r.total, "applicable": r.applicable,
                     "passed": r.passed, "failed": r.failed, "unsupported": r.unsupported,
-                    "delegated": r.delegated, "notRun": r.not_run,
+                    "delegated": r.delegated, "notRun": r.not_run, "expected": r.expected, "waived": r.waived,
                     "worst": r.worst.as_ref().map(|(ratio, case)| json!({ "ratio": ratio, "case": case })),
                 })
             })
@@ -70,7 +70,8 @@ impl Summary {
             .map(|case| json!({ "id": case.id, "outcome": case.outcome, "again": self.repro_line(&case.id) }))
             .collect();
         json!({
-            "label": self.derived.label.as_str(), "exit": exit, "backend": self.header.backend,
+            "label": self.derived.earned.as_str(), "rowLabel": self.derived.label.as_str(),
+            "mode": self.header.mode, "exit": exit, "backend": self.header.backend,
             "model": self.header.model, "suite": self.header.suite, "seed": self.header.seed,
             "rungs": rungs, "gate": self.gate, "gaps": self.derived.gaps, "failures": failures,
             "results": self.folder.join("results.jsonl"), "row": self.row.as_ref().map(|(path, _)| path),

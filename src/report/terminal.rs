@@ -3,10 +3,11 @@
 use std::io::{self, Write};
 
 use modelbench_contract::DeviceKind;
+use modelbench_evidence::gaps::GapKind;
 use modelbench_evidence::gate::{GateVerdict, WitnessVerdict};
 use modelbench_evidence::label::RungCount;
-use modelbench_evidence::outcome::Outcome;
-use modelbench_evidence::record::{CaseRecord, Rung};
+use modelbench_evidence::outcome::{Outcome, Verdict};
+use modelbench_evidence::record::{CaseRecord, Header, Rung};
 
 use super::style::{Paint, Style};
 use super::summary::{Summary, short};
@@ -31,15 +32,33 @@ pub fn print(summary: &Summary, out: &mut impl Write, style: Style) -> io::Resul
 /// # Errors
 /// Whatever the writer says.
 pub fn verdict(summary: &Summary, out: &mut impl Write, style: Style) -> io::Result<()> {
-    let label = summary.derived.label;
-    let good = summary.derived.gaps.is_empty() && label.as_str() != "not-yet";
+    let label = summary.derived.earned;
+    let good = label.is_more_than_partial();
     let paint = if good { Paint::Good } else { Paint::Bad };
     writeln!(out, "{} {}", style.paint(paint, &format!("{:<10}", label.as_str())), claim(summary))?;
-    for gap in &summary.derived.gaps {
-        writeln!(out, "gap        {}: {}", gap.id, gap.detail)?;
+    for gap in summary.derived.gaps.iter().filter(|gap| gap.kind != GapKind::Mode) {
+        let known = if gap.kind.is_excused() { format!("{}: ", gap.kind.as_str()) } else { String::new() };
+        writeln!(out, "gap        {}: {known}{}", gap.id, gap.detail)?;
     }
     match &summary.row {
-        Some((path, key)) => writeln!(out, "row        {}   (self-tested, key {key})", path.display()),
+        Some((path, key)) => {
+            let row = summary.derived.label;
+            let mode = summary.header.mode.as_str();
+            writeln!(
+                out,
+                "row        {}   ({}, mode {mode}, self-tested, key {key})",
+                path.display(),
+                row.as_str()
+            )?;
+            if row != label {
+                writeln!(
+                    out,
+                    "           -mode certify with a verifier's -challenge publishes {}",
+                    label.as_str()
+                )?;
+            }
+            Ok(())
+        }
         None => {
             writeln!(out, "results    {}   (no row: a filtered run claims nothing)", summary.folder.display())
         }
@@ -48,7 +67,7 @@ pub fn verdict(summary: &Summary, out: &mut impl Write, style: Style) -> io::Res
 
 fn claim(summary: &Summary) -> String {
     let scope = summary.scope();
-    match summary.derived.label.as_str() {
+    match summary.derived.earned.as_str() {
         "Reference" => format!("bit-equal to cpu-ref: {scope}"),
         "Approx" => format!("approximate-parity conformant: {scope}"),
         "PARTIAL" => format!("proven in part: {scope}"),
@@ -85,12 +104,35 @@ fn head(summary: &Summary, out: &mut impl Write) -> io::Result<()> {
     let kit = if suite.is_kit { "" } else { "  NOT the kit's" };
     writeln!(
         out,
-        "suites     {} @ {}{kit}, {} cases   seed {}\n",
+        "suites     {} @ {}{kit}, {} cases   seed {}",
         suite.set,
         short(&suite.digest),
         suite.cases,
         header.seed
-    )
+    )?;
+    for told in told(header) {
+        writeln!(out, "told       {told}")?;
+    }
+    writeln!(out)
+}
+
+/// What the run was told beforehand and what surrounds it, as far as that changes what its results mean.
+fn told(header: &Header) -> Vec<String> {
+    let mut told = Vec::new();
+    if let Some(challenge) = &header.challenge {
+        told.push(format!("the challenge of {}, nonce {}", challenge.verifier, short(&challenge.nonce)));
+    }
+    if !header.expected.is_empty() {
+        told.push(format!("{} entries in the list of known failures", header.expected.len()));
+    }
+    if !header.waivers.is_empty() {
+        told.push(format!("{} waivers", header.waivers.len()));
+    }
+    if header.retries > 0 {
+        told.push(format!("a case that fails is tried again, up to {} times", header.retries));
+    }
+    told.extend(header.interference.iter().map(|(name, value)| format!("{name} may interfere: {value}")));
+    told
 }
 
 fn table(summary: &Summary, out: &mut impl Write, style: Style) -> io::Result<()> {
@@ -138,7 +180,13 @@ fn failures(summary: &Summary, out: &mut impl Write, style: Style) -> io::Result
     }
     writeln!(out, "{} cases do not support the claim", failures.len())?;
     for case in failures.iter().take(SHOWN) {
-        let (what, detail) = describe(&case.outcome);
+        let (mut what, detail) = describe(&case.outcome);
+        if !case.tries.is_empty() {
+            what += &format!("  (tried again after {})", case.tries.join(", "));
+        }
+        if case.verdict == Verdict::UnexpectedPass {
+            what += "  although the list of known failures says that it fails: correct the list";
+        }
         writeln!(out, "{}   {}", case.id, style.paint(Paint::Bad, &what))?;
         for line in detail.lines().take(8) {
             writeln!(out, "    {line}")?;
@@ -186,7 +234,7 @@ fn gate(summary: &Summary, out: &mut impl Write, style: Style) -> io::Result<()>
     writeln!(out, "gate       non-reference   {word}")?;
     for witness in &gate.witnesses {
         let detail = match witness.verdict {
-            WitnessVerdict::NotMeasured => "not measured".to_owned(),
+            WitnessVerdict::NotMeasured => format!("not measured: {}", witness.detail),
             WitnessVerdict::NotApplicable => format!("not applicable: {}", witness.detail),
             WitnessVerdict::Contradiction => {
                 style.paint(Paint::Bad, &format!("contradiction: {}", witness.detail))

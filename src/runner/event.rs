@@ -1,5 +1,6 @@
 //! What the runner says while it works. Everything that is printed or written is a sink for these.
 
+use modelbench_evidence::measured::Measured;
 use modelbench_evidence::record::{CaseRecord, Header};
 
 /// One thing that happened.
@@ -21,6 +22,13 @@ pub enum Event<'a> {
     CaseFinished {
         /// Its line of the record.
         record: &'a CaseRecord,
+    },
+    /// Every case ran; where the work was done is being measured.
+    Measuring,
+    /// It was measured.
+    Measured {
+        /// Its line of the record.
+        measured: &'a Measured,
     },
     /// The worker died and a fresh one took its place.
     WorkerReplaced {

@@ -4,6 +4,7 @@ use modelbench_contract::{BackendError, Class, ErrorKind};
 use modelbench_evidence::numerics::Numerics;
 use modelbench_evidence::outcome::Outcome;
 use modelbench_evidence::record::Quality;
+use modelbench_evidence::tier::TIER_ELEMENTS;
 use sha2::{Digest, Sha256};
 
 use crate::compare::{Want, bits_differ, judge};
@@ -42,6 +43,8 @@ pub struct Finding {
     /// What was found out about the backend's arithmetic.
     pub numerics: Option<Numerics>,
     outputs: Sha256,
+    kept: Vec<f32>,
+    dropped: bool,
 }
 
 impl Finding {
@@ -56,6 +59,17 @@ impl Finding {
         for value in values {
             self.outputs.update(value.to_le_bytes());
         }
+        self.dropped |= (self.kept.len() + values.len()) as u64 > TIER_ELEMENTS;
+        if self.dropped {
+            self.kept = Vec::new();
+        } else {
+            self.kept.extend_from_slice(values);
+        }
+    }
+
+    /// The outputs, one after the other, unless they are more than a record would hold.
+    pub fn values(&self) -> Option<&[f32]> {
+        (!self.dropped).then_some(&self.kept)
     }
 
     /// Adds a defect unless `held`.

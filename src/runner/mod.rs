@@ -11,18 +11,22 @@ mod explain;
 #[cfg(test)]
 mod faulty;
 mod finding;
+mod fingerprint;
 mod forward;
 mod generation;
+mod header;
 mod host_help;
 mod knowledge;
 mod kv_pool;
 mod kv_rows;
 mod layer;
+mod measure;
 mod metamorphic;
 mod models;
 mod numerics;
 mod ops;
-
+mod post;
+mod recompute;
 mod refusal;
 mod registry;
 mod run;
@@ -32,7 +36,13 @@ mod state;
 pub use event::{Event, Sink};
 pub use explain::explain;
 pub use finding::{CheckError, Finding};
+pub use fingerprint::{
+    FingerprintError, FingerprintPlan, Fingerprinted, Gone, ProbeError, Scheme, TERMS, fingerprint, rebuild,
+    tree_of,
+};
+pub use header::own_binary;
 pub use knowledge::Knowledge;
 pub use models::{DEFAULT_MODEL, Subject, SubjectError};
-pub use registry::{asks, question, validate};
-pub use run::{Order, Plan, RunError, run};
+pub use recompute::{RecomputeError, Recomputed, recompute};
+pub use registry::{asks, question, subject, validate};
+pub use run::{Order, Plan, Ran, RunError, identify, run};

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use modelbench_evidence::gate::{self, GateVerdict, WitnessVerdict};
 use modelbench_evidence::label;
+use modelbench_evidence::measured::Measured;
+use modelbench_evidence::mode::Mode;
 use modelbench_evidence::outcome::{NotRun, Outcome, Verdict};
 use modelbench_evidence::record::{CaseRecord, Header};
-use modelbench_zoo::{Behaviour, HONEST};
+use modelbench_zoo::{Behaviour, HONEST, Kind};
 
 use crate::bundled::MOCK_PREFIX;
-use crate::runner::{self, Knowledge, Order, Plan, RunError, Sink, SubjectError};
+use crate::runner::{self, Knowledge, Order, Plan, Ran, RunError, Sink, SubjectError};
 use crate::suite::{Case, Set};
 
 /// Kills after which a behaviour is not tried further.
@@ -97,7 +99,9 @@ pub(super) fn trial(
     bench: &Bench<'_>,
     knowledge: &mut Knowledge,
 ) -> Result<Trial, SelftestError> {
-    let short = behaviour.allowed && behaviour.name != HONEST;
+    // An adversary holds in the cases, or hides there: the gate must find it, so that every measurement is made.
+    let adversary = behaviour.kind == Kind::Adversary;
+    let short = adversary || (behaviour.allowed && behaviour.name != HONEST);
     let cases = bench.order.iter().filter(|case| !short || bench.short.contains(&case.id)).cloned();
     let plan = Plan {
         backend: format!("{MOCK_PREFIX}{}", behaviour.name),
@@ -110,14 +114,20 @@ pub(super) fn trial(
         filter: None,
         knowledge,
         seed: bench.seed,
+        mode: Mode::Ci,
+        expected: Vec::new(),
+        waivers: Vec::new(),
+        retries: 0,
+        challenge: None,
         require_non_reference: true,
+        require_hardware: false,
         request_deadline: if behaviour.fatal { FATAL_DEADLINE } else { DEADLINE },
         memory_limit_bytes: if behaviour.fatal { FATAL_MEMORY } else { MEMORY },
         self_test: true,
-        enough_regressions: Some(ENOUGH),
+        enough_regressions: (!adversary).then_some(ENOUGH),
     };
     let mut nobody: Vec<&mut dyn Sink> = Vec::new();
-    let (header, records) = runner::run(plan, &mut nobody)
+    let Ran { header, cases: records, measured } = runner::run(plan, &mut nobody)
         .map_err(|source| SelftestError::Run { behaviour: behaviour.name, source })?;
     // A case that found no worker says nothing about the behaviour.
     let unmanned = records.iter().find_map(|record| match &record.outcome {
@@ -129,10 +139,12 @@ pub(super) fn trial(
     }
     let mut killers: Vec<Killer> = records.iter().filter_map(by_case).collect();
     // Gate and label speak about whole runs; with enough killers there is none.
-    if killers.len() < ENOUGH {
-        killers.extend(by_gate_and_label(&header, &records));
-        killers.truncate(ENOUGH);
+    if adversary {
+        killers.splice(0..0, by_gate_and_label(&header, &records, measured.as_ref()));
+    } else if killers.len() < ENOUGH {
+        killers.extend(by_gate_and_label(&header, &records, measured.as_ref()));
     }
+    killers.truncate(ENOUGH);
     Ok(Trial { behaviour, killers, cases: records.len() })
 }
 
@@ -148,8 +160,8 @@ fn by_case(record: &CaseRecord) -> Option<Killer> {
 }
 
 /// What of a whole record contradicts the claims beyond its cases.
-fn by_gate_and_label(header: &Header, records: &[CaseRecord]) -> Vec<Killer> {
-    let gate = gate::decide(header, records);
+fn by_gate_and_label(header: &Header, records: &[CaseRecord], measured: Option<&Measured>) -> Vec<Killer> {
+    let gate = gate::decide(header, records, measured);
     let mut killers = Vec::new();
     if gate.verdict == GateVerdict::Failed {
         let against = gate.witnesses.iter().filter(|w| w.verdict == WitnessVerdict::Contradiction);

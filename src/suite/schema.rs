@@ -46,9 +46,6 @@ pub struct Group {
     pub proves: Option<modelbench_contract::Cap>,
     /// Limits on what is measured beside the values.
     pub limits: Option<Limits>,
-    /// True if the outputs count for the gate's bits witness.
-    #[serde(default)]
-    pub bits_probe: bool,
 }
 
 /// One value of an axis.

@@ -4,6 +4,7 @@ use std::fs;
 
 use rustix::time::{ClockId, Timespec, clock_getres, clock_gettime};
 
+use super::launch::launched;
 use super::proc::{self, Times};
 
 /// Most readings of a group whose members change while they are read, before the last one has to do.
@@ -18,12 +19,12 @@ pub struct CpuTime {
     pub resolution_ns: u64,
 }
 
-/// What the processes of the group that `leader` leads have used so far: all their threads, those that have ended too,
-/// and all children that have ended and that one of them waited for. `None` if there is no such process or the
-/// operating system has no `/proc`.
+/// What the processes of the worker `leader` have used so far: its group with all descendants, and processes that this
+/// program inherited because nobody else waits for them; all their threads, those that have ended too, and all children
+/// that have ended and that one of them waited for. `None` if there is no such process or the operating system has no
+/// `/proc`. With several workers at a time an inherited process counts for each of them.
 ///
-/// A process that leaves the group, or whose parent never waits for it, takes its share along, so a later reading may
-/// be smaller. When a thread ends, its exact figure gives way to the coarser one of its process, so a later reading may
+/// A process whose parent never waits for it takes its share along when it ends, so a later reading may be smaller. When a thread ends, its exact figure gives way to the coarser one of its process, so a later reading may
 /// be smaller by up to the resolution.
 pub fn cpu_time(leader: u32) -> Option<CpuTime> {
     let group = i32::try_from(leader).ok()?;
@@ -56,10 +57,9 @@ fn nanoseconds(time: Timespec) -> u64 {
     seconds.saturating_mul(1_000_000_000).saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
-fn sorted_members(group: i32) -> Vec<i32> {
-    let mut members = proc::group_members(group);
-    members.sort_unstable();
-    members
+fn sorted_members(leader: i32) -> Vec<i32> {
+    let own = i32::try_from(std::process::id()).unwrap_or(i32::MAX);
+    proc::family_and_orphans(leader, own, &launched())
 }
 
 fn sum_of(members: &[i32]) -> Option<CpuTime> {
@@ -205,7 +205,7 @@ mod group_tests {
         let mut child = shell(&format!("({count}); echo; read x"));
         line(&mut child);
         let id = child.id();
-        let mut group = proc::group_members(id as i32);
+        let mut group = proc::family(id as i32);
         assert_eq!(group.pop(), Some(id as i32));
         assert!(group.is_empty(), "the counting child has ended and was waited for: {group:?}");
         let own = of_process(id as i32).expect("a reading");

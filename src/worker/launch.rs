@@ -1,5 +1,6 @@
 //! Starts the process of a worker.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
@@ -8,6 +9,9 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
+#[cfg(target_os = "linux")]
+use std::sync::Once;
+use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use tempfile::TempDir;
@@ -115,7 +119,9 @@ pub(super) fn launch(spec: &WorkerSpec) -> Result<Launched, WorkerError> {
         .stdin(Stdio::from(OwnedFd::from(theirs)))
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
+    inherit_orphans();
     let mut child = command.spawn().map_err(failed("cannot be started"))?;
+    remember(child.id());
     // The command still holds the worker's end of the socket; the host must not, or it would never see it close.
     drop(command);
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
@@ -130,4 +136,30 @@ pub(super) fn launch(spec: &WorkerSpec) -> Result<Launched, WorkerError> {
         stderr: stderr.map_err(failed("its stderr cannot be read"))?,
         scratch,
     })
+}
+
+/// Processes that this program started as workers.
+static LAUNCHED: Mutex<BTreeSet<i32>> = Mutex::new(BTreeSet::new());
+
+/// Process ids of all workers that this program ever started.
+pub(super) fn launched() -> BTreeSet<i32> {
+    LAUNCHED.lock().unwrap_or_else(PoisonError::into_inner).clone()
+}
+
+fn remember(pid: u32) {
+    if let Ok(pid) = i32::try_from(pid) {
+        LAUNCHED.lock().unwrap_or_else(PoisonError::into_inner).insert(pid);
+    }
+}
+
+/// Lets this program inherit processes whose parents end, so that work which a worker's child hands to a process of its
+/// own can be counted. Where the kernel refuses, such a process is not seen, as without this.
+fn inherit_orphans() {
+    #[cfg(target_os = "linux")]
+    {
+        static ONCE: Once = Once::new();
+        ONCE.call_once(|| {
+            let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
+        });
+    }
 }

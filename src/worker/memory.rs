@@ -26,12 +26,12 @@ impl MemoryMeter {
 
     /// Lets the peak begin at what is resident now. False if the kernel does not do that.
     pub fn restart(self) -> bool {
-        let members = proc::group_members(self.group);
+        let members = proc::family(self.group);
         !members.is_empty() && members.into_iter().all(proc::restart_peak)
     }
 
     fn sum(self, figure: impl Fn(proc::Memory) -> u64) -> Option<u64> {
-        let members = proc::group_members(self.group);
+        let members = proc::family(self.group);
         let found: Vec<u64> = members.into_iter().filter_map(proc::memory).map(figure).collect();
         (!found.is_empty()).then(|| found.iter().sum())
     }

@@ -1,5 +1,6 @@
 //! What the kernel tells about processes in `/proc`. Every answer is `None` where there is no such file system.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use rustix::process::Signal;
@@ -7,6 +8,8 @@ use rustix::process::Signal;
 /// The figures of `/proc/<pid>/stat` that the kit uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Stat {
+    /// Parent process.
+    pub(super) parent: i32,
     /// Process group.
     pub(super) group: i32,
     /// CPU time of the process and of its children that it has waited for, in clock ticks.
@@ -28,6 +31,7 @@ fn parse_stat(text: &str) -> Option<Stat> {
     let field = |number: usize| fields.get(number - 3);
     let ticks = |number: usize| field(number)?.parse::<u64>().ok();
     Some(Stat {
+        parent: field(4)?.parse().ok()?,
         group: field(5)?.parse().ok()?,
         ticks: ticks(14)? + ticks(15)? + ticks(16)? + ticks(17)?,
         resident_pages: field(24)?.parse().ok()?,
@@ -85,14 +89,54 @@ pub(super) fn restart_peak(pid: i32) -> bool {
     fs::write(format!("/proc/{pid}/clear_refs"), "5").is_ok()
 }
 
-/// Processes of a group, the leader included.
-pub(super) fn group_members(group: i32) -> Vec<i32> {
+/// Every process, with its figures.
+fn all() -> Vec<(i32, Stat)> {
     let Ok(entries) = fs::read_dir("/proc") else { return Vec::new() };
     entries
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse().ok())
-        .filter(|&pid| stat(pid).is_some_and(|stat| stat.group == group))
+        .filter_map(|pid| Some((pid, stat(pid)?)))
         .collect()
+}
+
+/// Processes of a worker: its group, and all their descendants, in whatever group those are.
+pub(super) fn family(leader: i32) -> Vec<i32> {
+    family_of(leader, &all())
+}
+
+/// As [`family`], and with them the processes whose parents have ended and that `heir` has inherited, unless they are
+/// its own `children`: whoever lets go of a process does not get rid of it.
+pub(super) fn family_and_orphans(leader: i32, heir: i32, children: &BTreeSet<i32>) -> Vec<i32> {
+    let all = all();
+    let mut found = family_of(leader, &all);
+    if found.is_empty() {
+        return found;
+    }
+    for (pid, stat) in &all {
+        if stat.parent == heir && !children.contains(pid) {
+            found.extend(family_of(*pid, &all));
+        }
+    }
+    found.sort_unstable();
+    found.dedup();
+    found
+}
+
+fn family_of(leader: i32, all: &[(i32, Stat)]) -> Vec<i32> {
+    let mut members: BTreeSet<i32> = all
+        .iter()
+        .filter(|(pid, stat)| *pid == leader || stat.group == leader)
+        .map(|(pid, _)| *pid)
+        .collect();
+    loop {
+        let before = members.len();
+        let born = all.iter().filter(|(_, stat)| members.contains(&stat.parent)).map(|(pid, _)| *pid);
+        let born: Vec<i32> = born.collect();
+        members.extend(born);
+        if members.len() == before {
+            return members.into_iter().collect();
+        }
+    }
 }
 
 /// Seconds of CPU time for clock ticks.
@@ -138,7 +182,7 @@ mod tests {
     #[test]
     fn hostile_names_do_not_shift_the_fields() {
         let text = "42 (a) R 9 9 (b) S 1 77 77 0 -1 4194560 1 0 0 0 10 20 3 4 20 0 1 0 5 999 250 18446 1 1";
-        assert_eq!(parse_stat(text), Some(Stat { group: 77, ticks: 37, resident_pages: 250 }));
+        assert_eq!(parse_stat(text), Some(Stat { parent: 1, group: 77, ticks: 37, resident_pages: 250 }));
         assert_eq!(parse_times(text), Some(Times { own: 30, children: 7 }));
     }
 
@@ -172,8 +216,25 @@ mod tests {
         let pid = std::process::id() as i32;
         let own = stat(pid).expect("own stat");
         assert!(own.resident_pages > 0);
-        assert!(group_members(own.group).contains(&pid));
+        assert!(family(own.group).contains(&pid) || family(pid).contains(&pid));
         assert_eq!(stat(i32::MAX), None);
+    }
+
+    #[test]
+    fn descendants_in_other_groups_and_orphans_belong_to_the_worker() {
+        let process =
+            |pid: i32, parent: i32, group: i32| (pid, Stat { parent, group, ticks: 0, resident_pages: 0 });
+        let all = [
+            process(10, 1, 10),
+            process(20, 10, 20),
+            process(21, 20, 20),
+            process(30, 21, 30),
+            process(31, 30, 31),
+            process(40, 10, 40),
+        ];
+        assert_eq!(family_of(20, &all), [20, 21, 30, 31]);
+        assert_eq!(family_of(40, &all), [40]);
+        assert_eq!(family_of(99, &all), [0i32; 0]);
     }
 
     #[test]

@@ -206,7 +206,7 @@ mod tests {
         let group = process.id() as i32;
         assert_eq!(process.wait_exit(SOON), Some(Exit::Code(0)));
         let gone = wait_for(SOON, || {
-            let alive = super::super::proc::group_members(group).contains(&grandchild);
+            let alive = super::super::proc::family(group).contains(&grandchild);
             let zombie = std::fs::read_to_string(format!("/proc/{grandchild}/stat"))
                 .is_ok_and(|stat| stat.contains(") Z "));
             (!alive || zombie).then_some(())

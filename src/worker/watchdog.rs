@@ -127,7 +127,7 @@ impl State {
 
     fn search(&mut self, group: Pid) {
         let leader = group.as_raw_pid();
-        self.members = proc::group_members(leader);
+        self.members = proc::family(leader);
         if !self.members.contains(&leader) {
             self.members.push(leader);
         }

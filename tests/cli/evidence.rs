@@ -49,6 +49,38 @@ fn an_edited_run_is_refused() {
 }
 
 #[test]
+fn a_row_is_about_the_very_files_that_were_tested() {
+    let scratch = Scratch::new();
+    let done = scratch.run(&["-backend", "candle", "-set", "smoke"]);
+    assert_eq!(done.code, 0, "{}", done.stderr);
+    let plain = scratch.modelbench(&["verify", "out"]);
+    assert_eq!(plain.code, 0, "{}", plain.stderr);
+    assert!(plain.stdout.contains("subjects   not compared with any file"), "{}", plain.stdout);
+    // The backend is bundled, so the program itself is what was tested.
+    let program = env!("CARGO_BIN_EXE_modelbench");
+    let same = scratch.modelbench(&["verify", "out", "-subject", program]);
+    assert_eq!(same.code, 0, "{}", same.stderr);
+    assert!(same.stdout.contains("is modelbench, sha256"), "{}", same.stdout);
+    fs::write(scratch.path().join("other.so"), "another build").unwrap();
+    let other = scratch.modelbench(&["verify", "out", "-subject", program, "-subject", "other.so"]);
+    assert_eq!(other.code, 7);
+    assert!(
+        other.stderr.contains("other.so has sha256") && other.stderr.contains("modelbench ("),
+        "{}",
+        other.stderr
+    );
+    assert_eq!(scratch.modelbench(&["verify", "out", "-subject", "absent.so"]).code, 2);
+    fs::write(done.folder.join("notes.txt"), "mine").unwrap();
+    let noted = scratch.modelbench(&["verify", "out"]);
+    assert_eq!(noted.code, 0, "{}", noted.stderr);
+    assert!(noted.stdout.contains("unnamed    notes.txt"), "{}", noted.stdout);
+    fs::remove_file(done.folder.join("public-key.pem")).unwrap();
+    let half = scratch.modelbench(&["verify", "out"]);
+    assert_eq!(half.code, 7);
+    assert!(half.stderr.contains("public-key.pem is not there"), "{}", half.stderr);
+}
+
+#[test]
 fn explain_and_doctor_answer() {
     let scratch = Scratch::new();
     let done = scratch.modelbench(&["explain", "r1/matmul/bound/out33-in65/f32"]);

@@ -18,7 +18,11 @@ fn shows(behaviour: &str, subject: &str, outcome: &str, says: &str, healthy: &st
     let (_scratch, done) = smoke(behaviour, &[]);
     assert_eq!(done.code, 1, "{behaviour}: {}", done.stdout);
     let cases = done.cases();
-    assert_eq!(cases.len(), done.results().len() - 2, "one line for each case");
+    assert_eq!(
+        cases.len(),
+        done.results().len() - 3,
+        "a header, a line for each case, the measurements, a footer"
+    );
     let hit: Vec<_> =
         cases.iter().filter(|(_, kind, line)| line["subject"] == subject && kind == outcome).collect();
     assert!(!hit.is_empty(), "{behaviour}: no {outcome} in {subject}: {}", done.stdout);

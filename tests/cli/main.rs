@@ -2,11 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on should stop where it is")]
 
+mod attest;
 mod caps;
 mod evidence;
 mod faults;
+mod fingerprint;
+mod gate;
 mod numerics;
 mod repeat;
 mod run;
 mod selftest;
+mod told;
 mod usage;

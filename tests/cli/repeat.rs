@@ -13,6 +13,8 @@ fn without_times(done: &Done) -> Vec<Value> {
             }
         }
     }
+    // The nonce of the measurements is drawn after the start, whatever the seed.
+    lines.retain(|line| line["line"] != "measured");
     // The footer's digest covers the times.
     if let Some(footer) = lines.last_mut() {
         footer["sha256"] = Value::Null;

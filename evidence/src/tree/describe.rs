@@ -102,8 +102,10 @@ fn every_lanes() -> impl Iterator<Item = Lanes> {
 
 fn lanes(tree: &Tree, n: usize) -> Option<String> {
     let all: Vec<usize> = (0..n).collect();
-    // A lane of a single term is no lane, and a tail as long as the rest is no tail.
+    // A lane of a single term is no lane, and a tail as long as the rest is no tail. Vectors may have one term for each
+    // lane: then they are met in every lane.
     let told = |lanes: &Lanes| match lanes.tail {
+        _ if lanes.vectors > 1 && n == lanes.vectors * lanes.width => true,
         Tail::InLanes => n > lanes.vectors * lanes.width,
         Tail::InOrder | Tail::Apart => n >= 2 * lanes.vectors * lanes.width,
     };
@@ -259,6 +261,11 @@ mod tests {
                 Lanes { vectors: 4, between: Fold::InOrder, ..one(8, Fold::Halves, Tail::InOrder) }
                     .over(&all(200)),
                 "4 vectors of 8 lanes strided, vectors in order, then lanes by halves, tail in order",
+            ),
+            (
+                Lanes { vectors: 8, between: Fold::Pairwise, ..one(8, Fold::InOrder, Tail::InOrder) }
+                    .over(&all(64)),
+                "8 vectors of 8 lanes strided, vectors pairwise, then lanes in order",
             ),
             (Some(chained(32)), "blocked by 32, each sequential, blocks in order"),
             (Some(numpy(&all(200), 128)), "pairwise down to 128 terms, each 8 lanes strided, then pairwise"),

@@ -31,7 +31,7 @@ impl Meter {
     /// What was counted so far. Utilisation comes in samples of up to a second, so leave a second of rest between the
     /// first reading and a load, and between a load and the second reading.
     pub fn read(&self) -> Snapshot {
-        let members = proc::group_members(self.group);
+        let members = proc::family(self.group);
         Snapshot::of(&self.proc, &members, self.nvml.read(&members))
     }
 }

@@ -1,0 +1,76 @@
+//! Order: the summation trees of the products, as they show from outside.
+//!
+//! The published idea is FPRev (Xie et al., USENIX ATC 2025); see [`crate::tree`].
+
+use modelbench_contract::Class;
+
+use super::{NO_MEASUREMENTS, Witness, WitnessKind, WitnessVerdict, not_measured};
+use crate::measured::{Measured, Reading};
+use crate::tree::{self, Product, TreeSummary};
+
+/// Numbers of terms beyond which an honest pairwise sum has another tree than cpu-ref's.
+const PAIRWISE_BLOCK: u64 = 128;
+
+/// `shown` is true if something else shows where the work was done: then an equal tree is a coincidence.
+pub(super) fn witness(class: Class, shown: bool, measured: Option<&Measured>) -> Witness {
+    let kind = WitnessKind::Order;
+    let orders = match measured.map(|measured| &measured.order) {
+        None => return not_measured(kind, NO_MEASUREMENTS),
+        Some(Reading::NotMeasured(why)) => return not_measured(kind, why),
+        Some(Reading::Measured(orders)) => orders,
+    };
+    let all = match tree::summary(&tree::Measured::trees(orders)) {
+        Ok(all) => all,
+        Err(error) => {
+            let detail = format!("the record holds no trees: {error}");
+            return Witness { kind, verdict: WitnessVerdict::Contradiction, detail };
+        }
+    };
+    let products: Vec<&TreeSummary> = all.iter().filter(|found| tells(found)).collect();
+    if products.is_empty() {
+        let why = orders.iter().find_map(|found| match found {
+            tree::Measured::NotMeasured(missing) => {
+                Some(format!("{} over {} terms: {}", missing.product.as_str(), missing.k, missing.reason))
+            }
+            tree::Measured::Tree(_) => None,
+        });
+        return not_measured(kind, &why.unwrap_or_else(|| "no product was probed".to_owned()));
+    }
+    let equal: Vec<&str> =
+        products.iter().filter(|found| found.is_cpu_ref()).map(|found| found.product.as_str()).collect();
+    let figures = all.iter().map(describe).collect::<Vec<_>>().join("; ");
+    let (verdict, detail) = match (class, equal.is_empty(), shown) {
+        (Class::Reference, _, _) => (WitnessVerdict::Neutral, figures),
+        (Class::Approx, true, _) => (WitnessVerdict::Positive, figures),
+        (Class::Approx, false, true) => {
+            (WitnessVerdict::Neutral, format!("a coincidence, since the device worked: {figures}"))
+        }
+        (Class::Approx, false, false) => {
+            let text =
+                format!("{} adds in cpu-ref's order for every length probed; {figures}", equal.join(", "));
+            (WitnessVerdict::Contradiction, text)
+        }
+    };
+    Witness { kind, verdict, detail }
+}
+
+/// True if the lengths probed can tell cpu-ref's matrix product from others: an odd tail, and more terms than a
+/// pairwise sum adds the way cpu-ref does. The weighted sum of attention is sequential in many honest backends.
+fn tells(found: &TreeSummary) -> bool {
+    matches!(found.product, Product::Matmul | Product::BatchedMatmul)
+        && found.probed.iter().any(|k| *k > PAIRWISE_BLOCK)
+        && found.probed.iter().any(|k| k % 8 != 0)
+}
+
+fn describe(found: &TreeSummary) -> String {
+    let whose = match (found.is_cpu_ref(), found.differs_at.len() == found.probed.len()) {
+        (true, _) => "cpu-ref's".to_owned(),
+        (false, true) => "not cpu-ref's".to_owned(),
+        (false, false) => {
+            let ks: Vec<String> = found.differs_at.iter().map(u64::to_string).collect();
+            format!("not cpu-ref's at K = {}", ks.join(", "))
+        }
+    };
+    let largest = found.probed.last().copied().unwrap_or_default();
+    format!("{} {} (K = {largest}), {whose}", found.product.as_str(), found.order)
+}
