@@ -4,7 +4,10 @@
 //! answers are known to the bit, whatever the order, so that work that was not done shows. Every product has a new
 //! activation, so that none can be answered from memory.
 
-use modelbench_contract::{Backend, DType, DeviceKind, HostTensor, Identity, Precision, Result};
+use std::thread;
+use std::time::Duration;
+
+use modelbench_contract::{Backend, DType, DeviceKind, ErrorKind, HostTensor, Identity, Precision, Result};
 use modelbench_evidence::counters::CounterReading;
 use modelbench_evidence::measured::{Load, Reading};
 use modelbench_reference::CpuRef;
@@ -21,6 +24,8 @@ const MOST_TERMS: usize = 1 << 10;
 const ROWS: usize = 64;
 /// CPU time that cpu-ref spends on the load, in nanoseconds: a quarter more than the least that tells something.
 const REFERENCE_NS: u64 = 1_250_000_000;
+/// NVIDIA's library samples utilisation up to a second apart, so that a reading needs such a rest around the load.
+const SAMPLE: Duration = Duration::from_secs(1);
 /// Most products, should cpu-ref ever be that fast.
 const MOST_CALLS: u64 = 4096;
 
@@ -55,17 +60,20 @@ pub(super) fn measure(
     let remote = worker.remote();
     let w = remote.upload(&weight, DType::F32)?;
     // The first product pays for whatever a backend prepares once.
-    let warm = shape.activation(stream, MOST_CALLS)?;
-    product(remote, &w, &warm)?;
-    let (counted, cpu) = (meter.read(), cpu_time(pid));
+    shape.product(remote, &w, &shape.activation(stream, MOST_CALLS))?;
+    let counted = meter.read();
+    thread::sleep(SAMPLE);
+    let cpu = cpu_time(pid);
     let mut wrong = None;
     for (call, want) in reference.answers.iter().enumerate() {
-        let got = product(remote, &w, &shape.activation(stream, call as u64)?)?;
+        let got = shape.product(remote, &w, &shape.activation(stream, call as u64))?;
         if wrong.is_none() && got != *want {
             wrong = Some(format!("product {} of {} is wrong", call + 1, reference.answers.len()));
         }
     }
-    let (counted_after, cpu_after) = (meter.read(), cpu_time(pid));
+    let cpu_after = cpu_time(pid);
+    thread::sleep(SAMPLE);
+    let counted_after = meter.read();
     remote.free(w)?;
     let load = match (cpu, cpu_after) {
         (Some(before), Some(after)) => Reading::Measured(Load {
@@ -94,28 +102,46 @@ impl Shape {
     }
 
     fn weight(&self, stream: &Stream) -> Result<HostTensor> {
-        small(stream, 0, &[WEIGHT / self.terms, self.terms])
+        HostTensor::from_f32(&[WEIGHT / self.terms, self.terms], &small(stream, 0, WEIGHT))
     }
 
-    fn activation(&self, stream: &Stream, call: u64) -> Result<HostTensor> {
-        small(stream, (call + 1) * WEIGHT as u64, &[ROWS, self.terms])
+    /// The rows of an activation, one after the other.
+    fn activation(&self, stream: &Stream, call: u64) -> Vec<f32> {
+        small(stream, (call + 1) * WEIGHT as u64, ROWS * self.terms)
+    }
+
+    /// One product: the activation goes up, the result comes down. A backend without `batched_matmul` multiplies row by
+    /// row.
+    fn product<B: Backend>(&self, backend: &mut B, w: &B::Tensor, x: &[f32]) -> Result<Vec<f32>> {
+        let device = backend.upload(&HostTensor::from_f32(&[ROWS, self.terms], x)?, DType::F32)?;
+        let result = backend.batched_matmul(w, &device).and_then(|result| read(backend, result));
+        backend.free(device)?;
+        match result {
+            Err(error) if error.kind == ErrorKind::Unimplemented => self.row_by_row(backend, w, x),
+            result => result,
+        }
+    }
+
+    fn row_by_row<B: Backend>(&self, backend: &mut B, w: &B::Tensor, x: &[f32]) -> Result<Vec<f32>> {
+        let mut values = Vec::new();
+        for row in x.chunks(self.terms) {
+            let device = backend.upload(&HostTensor::from_f32(&[self.terms], row)?, DType::F32)?;
+            let result = backend.matmul(w, &device)?;
+            values.extend(read(backend, result)?);
+            backend.free(device)?;
+        }
+        Ok(values)
     }
 }
 
 /// Elements of {-1, 0, 1}, drawn from the stream at `from`.
-fn small(stream: &Stream, from: u64, shape: &[usize]) -> Result<HostTensor> {
-    let count: usize = shape.iter().product();
-    let values: Vec<f32> = (0..count as u64).map(|i| stream.below(from + i, 3) as f32 - 1.0).collect();
-    HostTensor::from_f32(shape, &values)
+fn small(stream: &Stream, from: u64, count: usize) -> Vec<f32> {
+    (0..count as u64).map(|i| stream.below(from + i, 3) as f32 - 1.0).collect()
 }
 
-/// One product: the activation goes up, the result comes down.
-fn product<B: Backend>(backend: &mut B, w: &B::Tensor, x: &HostTensor) -> Result<Vec<f32>> {
-    let x = backend.upload(x, DType::F32)?;
-    let result = backend.batched_matmul(w, &x)?;
+fn read<B: Backend>(backend: &mut B, result: B::Tensor) -> Result<Vec<f32>> {
     let values = backend.read(&result)?;
     backend.free(result)?;
-    backend.free(x)?;
     Ok(values)
 }
 
@@ -130,13 +156,13 @@ impl Reference {
     fn run(shape: &Shape, weight: &HostTensor, stream: &Stream) -> Result<Reference> {
         let mut host = CpuRef::new();
         let w = host.upload(weight, DType::F32)?;
-        product(&mut host, &w, &shape.activation(stream, MOST_CALLS)?)?;
+        shape.product(&mut host, &w, &shape.activation(stream, MOST_CALLS))?;
         let (mut answers, mut ns) = (Vec::new(), 0u64);
         while ns < REFERENCE_NS && (answers.len() as u64) < MOST_CALLS {
             // Making the data is the kit's work, not cpu-ref's.
-            let x = shape.activation(stream, answers.len() as u64)?;
+            let x = shape.activation(stream, answers.len() as u64);
             let before = own_cpu_time().ns;
-            let answer = product(&mut host, &w, &x)?;
+            let answer = shape.product(&mut host, &w, &x)?;
             ns = ns.saturating_add(own_cpu_time().ns.saturating_sub(before));
             answers.push(answer);
         }
