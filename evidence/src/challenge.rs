@@ -261,15 +261,22 @@ impl Challenge {
     ///
     /// # Errors
     /// As [`seed`].
-    pub fn seed(&self, backend_files: &[FileDigest], suite_digest: &str) -> Result<u64, ChallengeError> {
-        seed(&self.nonce, &backend_digest(backend_files), suite_digest)
+    pub fn seed(
+        &self,
+        backend: &str,
+        backend_files: &[FileDigest],
+        suite_digest: &str,
+    ) -> Result<u64, ChallengeError> {
+        seed(&self.nonce, &backend_digest(backend, backend_files), suite_digest)
     }
 }
 
-/// One digest for all files of a backend: the sha256 of their sha256 digests, as lower-case hex, sorted, each followed
-/// by a newline. Names do not count.
-pub fn backend_digest(files: &[FileDigest]) -> String {
-    ids_digest(files.iter().map(|file| file.sha256.as_str()))
+/// One digest for a backend: the sha256 of `backend ` and its id, and of the sha256 digests of its files, as lower-case
+/// hex; these lines sorted, each followed by a newline. Names of files do not count. The id does, because one file may
+/// hold several backends.
+pub fn backend_digest(backend: &str, files: &[FileDigest]) -> String {
+    let id = format!("backend {backend}");
+    ids_digest(files.iter().map(|file| file.sha256.as_str()).chain([id.as_str()]))
 }
 
 /// The seed that follows from a nonce, a backend and suites, each 32 bytes as lower-case hex.

@@ -93,6 +93,19 @@ pub fn check_challenge(results: &Results, row_keyid: &str, posed: &Posed) -> Res
     Ok(posed.challenge.check_signer(row_keyid)?)
 }
 
+/// Checks that whoever signed a row did not pose its challenge, whoever asks.
+///
+/// # Errors
+/// [`ChallengeError::OwnNonce`].
+pub(crate) fn check_verifier(results: &Results, row_keyid: &str) -> Result<(), ClaimError> {
+    match &results.header.challenge {
+        Some(challenge) if challenge.verifier == row_keyid => {
+            Err(ChallengeError::OwnNonce { keyid: row_keyid.to_owned() }.into())
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Checks the waivers of a run: each signed by a maintainer whom the caller trusts, for this backend and device, and
 /// valid both when the run ended and now.
 ///

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use modelbench_contract::{Cap, Class};
 use serde::{Deserialize, Serialize};
 
-use crate::gate::{Gate, GateVerdict, WitnessKind, WitnessVerdict};
+use crate::gate::{self, Gate, GateVerdict, Witness, WitnessKind, WitnessVerdict};
 use crate::mode::Mode;
 use crate::outcome::{Outcome, Verdict};
 use crate::record::{CaseRecord, Header};
@@ -179,6 +179,11 @@ pub(crate) fn of_certify(header: &Header, gate: &Gate) -> Vec<Gap> {
     for (name, value) in &header.interference {
         let detail = format!("stands between the backend and its device: {value}");
         gaps.push(Gap::new(GapKind::Certify, name.clone(), detail));
+    }
+    let placed = |w: &Witness| w.kind.shows_the_place() && w.verdict == WitnessVerdict::Positive;
+    if gate::is_accelerator(header.backend.device.kind) && !gate.witnesses.iter().any(placed) {
+        let detail = "the device is said to be an accelerator, and nothing measured shows that it worked";
+        gaps.push(Gap::new(GapKind::Certify, "place", detail));
     }
     if header.backend.class == Class::Approx && !gate.required && gate.verdict == GateVerdict::Failed {
         gaps.extend(

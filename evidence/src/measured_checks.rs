@@ -5,6 +5,9 @@ use crate::record::{CaseRecord, Header};
 use crate::record_checks::{FieldError, op_named, require, wrong};
 use crate::{record_checks, tier, tree};
 
+/// Most terms of a probed sum: what the kit asks for, and what can be named in no time.
+const MOST_TERMS: u64 = 256;
+
 /// The line, given the header and the cases before it.
 pub(crate) fn check(all: &Measured, header: &Header, cases: &[CaseRecord]) -> Result<(), FieldError> {
     if let Reading::Measured(orders) = &all.order {
@@ -20,6 +23,11 @@ pub(crate) fn check(all: &Measured, header: &Header, cases: &[CaseRecord]) -> Re
 }
 
 fn check_orders(orders: &[tree::Measured]) -> Result<(), FieldError> {
+    for found in orders {
+        require(found.k() <= MOST_TERMS, || {
+            wrong("order.k", found.k().to_string(), format!("at most {MOST_TERMS} terms"))
+        })?;
+    }
     let trees = tree::summary(&tree::Measured::trees(orders)).map(drop);
     trees.map_err(|e| wrong("order", e.to_string(), "one tree over all terms for each product and length"))
 }

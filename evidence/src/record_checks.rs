@@ -6,7 +6,7 @@ use sha2::{Digest, Sha256};
 use crate::expected::Rules;
 use crate::mode::Mode;
 use crate::outcome::{NotRun, Outcome};
-use crate::record::{CaseRecord, FileDigest, Header, Quality, RESULTS_SCHEMA};
+use crate::record::{CaseRecord, FileDigest, Header, Quality, RESULTS_SCHEMA, Rung};
 use crate::{tier, time};
 
 /// More files than this are refused by verifiers of in-toto statements (1024 subjects, one of them the kit).
@@ -98,6 +98,11 @@ pub(crate) fn header(header: &Header) -> Result<(), FieldError> {
         let seed = tier::seed(&challenge.nonce, header).map_err(|e| {
             wrong("challenge.nonce", challenge.nonce.clone(), format!("a nonce that gives a seed: {e}"))
         })?;
+        let open = time::parse(&challenge.expires).ok().zip(time::parse(&header.started).ok());
+        require(open.is_some_and(|(expires, started)| started <= expires), || {
+            let expected = format!("a time after {}, when the run started", header.started);
+            wrong("challenge.expires", challenge.expires.clone(), expected)
+        })?;
         require(header.seed == seed, || {
             let expected = format!("{seed}, which the challenge, the backend and the suites give");
             wrong("seed", header.seed.clone(), expected)
@@ -150,13 +155,13 @@ pub(crate) fn case(case: &CaseRecord, rules: &Rules, retries: u32) -> Result<(),
     }
     digest("output_sha256", &case.output_sha256)?;
     quality(&case.quality, &case.outcome)?;
-    outcome(case)?;
     if let Some(numerics) = &case.numerics {
         require(case.subject == numerics.op.as_str(), || {
             let expected = format!("{:?}, the subject of the case", case.subject);
             wrong("numerics.op", numerics.op.as_str(), expected)
         })?;
     }
+    outcome(case)?;
     // The gate decides by op names, so a name that it does not know could hide a delegated matmul.
     for (field, ops) in [("native", &case.native), ("delegated", &case.delegated)] {
         for (name, count) in ops {
@@ -209,13 +214,27 @@ fn quality(quality: &Quality, outcome: &Outcome) -> Result<(), FieldError> {
 fn outcome(case: &CaseRecord) -> Result<(), FieldError> {
     let names = |ops: &mut dyn Iterator<Item = &String>| format!("{:?}", ops.collect::<Vec<_>>());
     match &case.outcome {
-        Outcome::Pass => require(case.delegated.is_empty(), || {
-            wrong(
-                "delegated",
-                names(&mut case.delegated.keys()),
-                "nothing in a pass; the outcome is `delegated`",
-            )
-        }),
+        Outcome::Pass => {
+            require(case.delegated.is_empty(), || {
+                wrong(
+                    "delegated",
+                    names(&mut case.delegated.keys()),
+                    "nothing in a pass; the outcome is `delegated`",
+                )
+            })?;
+            if case.rung != Rung::R1 {
+                return Ok(());
+            }
+            require(case.quality.worst.is_none_or(|worst| worst <= 1.0), || {
+                let worst = case.quality.worst.unwrap_or_default().to_string();
+                wrong("quality.worst", worst, "at most 1, the bound itself, in a pass")
+            })?;
+            let called = op_named(&case.subject).is_none_or(|op| case.native.contains_key(op.as_str()));
+            require(called, || {
+                let expected = format!("at least one call of {:?}, which the case is about", case.subject);
+                wrong("native", names(&mut case.native.keys()), expected)
+            })
+        }
         Outcome::Delegated { ops } => {
             require(!ops.is_empty() && ops.iter().eq(case.delegated.keys()), || {
                 let expected =

@@ -212,8 +212,14 @@ fn check_footer(line: usize, footer: &Footer, cases: u64, sha256: &str) -> Resul
         .map_err(|error| wrong("finished", &format!("{:?}", footer.finished), error.to_string()))
 }
 
+/// The longest line is that of the measurements: some 3 MiB.
+const MAX_LINE_BYTES: usize = 16 << 20;
+
 fn read_line(number: usize, bytes: &[u8]) -> Result<Line, ResultsError> {
     let malformed = |reason: String| ResultsError::Malformed { line: number, reason };
+    if bytes.len() > MAX_LINE_BYTES {
+        return Err(malformed(format!("it has {} bytes, more than {MAX_LINE_BYTES}", bytes.len())));
+    }
     let text = std::str::from_utf8(bytes).map_err(|error| malformed(error.to_string()))?;
     json::strict(text).map_err(malformed)?;
     let line: Line = serde_json::from_str(text).map_err(|error| malformed(error.to_string()))?;

@@ -39,7 +39,7 @@ pub fn select<'a>(nonce: &str, cases: &'a [CaseRecord]) -> Vec<&'a str> {
 /// # Errors
 /// As [`challenge::seed`].
 pub fn seed(nonce: &str, header: &Header) -> Result<String, ChallengeError> {
-    let backend = challenge::backend_digest(&header.backend_files);
+    let backend = challenge::backend_digest(&header.backend.name, &header.backend_files);
     challenge::seed(nonce, &backend, &header.suite.digest).map(|seed| format!("{seed:#x}"))
 }
 

@@ -40,9 +40,9 @@ use crate::subjects::{self, MatchedSubject, SubjectError};
 use crate::time::{self, TimeError};
 
 /// A row is some 10 KiB; a million gaps would still fit.
-const MAX_ROW_BYTES: u64 = 256 << 20;
+const MAX_ROW_BYTES: u64 = 64 << 20;
 /// A record is some 5 MiB.
-const MAX_RESULTS_BYTES: u64 = 4 << 30;
+const MAX_RESULTS_BYTES: u64 = 256 << 20;
 
 /// Whose word the row is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -278,6 +278,7 @@ pub fn verify_expecting(path: &Path, expected: &Expectations<'_>) -> Result<Veri
         let row_sha256 = hex::encode(Sha256::digest(&bytes));
         companions::check(folder, &results, &statement.predicate, &row_sha256, &key)?;
     }
+    claims::check_verifier(&results, &keyid)?;
     claims::check_waivers(&results, &keyid, expected.maintainers, expected.now)?;
     if let Some(posed) = expected.challenge {
         claims::check_challenge(&results, &keyid, posed)?;

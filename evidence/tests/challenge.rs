@@ -200,14 +200,19 @@ fn the_seed_is_that_of_rfc_5869_and_depends_on_all_three() {
 fn a_backends_digest_is_that_of_its_files_in_any_order_and_by_any_name() {
     let files = [sample::file("a.so", 'c'), sample::file("b.so", 'd')];
     let swapped = [sample::file("x.so", 'd'), sample::file("y.so", 'c')];
-    let lines = format!("{}\n{}\n", "c".repeat(64), "d".repeat(64));
-    assert_eq!(backend_digest(&files), hex::encode(Sha256::digest(lines)));
-    assert_eq!(backend_digest(&files), backend_digest(&swapped));
+    let lines = format!("backend acme\n{}\n{}\n", "c".repeat(64), "d".repeat(64));
+    assert_eq!(backend_digest("acme", &files), hex::encode(Sha256::digest(lines)));
+    assert_eq!(backend_digest("acme", &files), backend_digest("acme", &swapped));
     let (challenge, ..) = issued();
     let suite = "c".repeat(64);
-    let seed_of = |files: &[FileDigest]| challenge.seed(files, &suite).expect("a seed");
-    assert_eq!(seed_of(&files), seed(&challenge.nonce, &backend_digest(&files), &suite).expect("a seed"));
+    let seed_of = |files: &[FileDigest]| challenge.seed("acme", files, &suite).expect("a seed");
+    assert_eq!(
+        seed_of(&files),
+        seed(&challenge.nonce, &backend_digest("acme", &files), &suite).expect("a seed")
+    );
     assert_ne!(seed_of(&files), seed_of(&files[..1]));
+    // Two backends in one file do not share a challenge's inputs.
+    assert_ne!(seed_of(&files), challenge.seed("other", &files, &suite).expect("a seed"));
 }
 
 #[test]

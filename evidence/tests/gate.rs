@@ -242,11 +242,26 @@ fn an_equal_order_is_a_coincidence_only_where_the_device_was_seen_to_work() {
     assert_eq!(witness(&gate, WitnessKind::Order).0, Contradiction);
 }
 
+/// cpu-ref's trees, but for one length.
+fn switched(special: usize) -> impl Fn(&mut Measured) {
+    move |all| {
+        let tree = |k: usize| if k == special { sample::reverse(k) } else { cpu_ref(k) };
+        let trees = [sample::trees(Product::Matmul, tree), sample::trees(Product::BatchedMatmul, tree)];
+        all.order = Reading::Measured(trees.concat());
+    }
+}
+
 #[test]
 fn an_order_that_differs_somewhere_is_another_order() {
     let pairwise_later = |k: usize| if k > 128 { sample::reverse(k) } else { cpu_ref(k) };
     let gate = decided(on(DeviceKind::Cpu), with_trees(pairwise_later, pairwise_later));
-    says(&gate, WitnessKind::Order, Positive, "not cpu-ref's at K = 200, 256");
+    says(&gate, WitnessKind::Order, Positive, "not cpu-ref's at K = 200, 201, 256");
+    // A switch at one short length leaves cpu-ref's order wherever it counts; so does one at some of the long ones.
+    for special in [17, 200] {
+        let gate = decided(on(DeviceKind::Cpu), switched(special));
+        says(&gate, WitnessKind::Order, Neutral, "cpu-ref's order for some long sums with a tail");
+        assert_eq!(gate.verdict, GateVerdict::Failed);
+    }
 }
 
 #[test]
@@ -258,17 +273,35 @@ fn probes_that_cannot_tell_are_no_measurement() {
             }
         }
     };
-    for ks in [&[8, 17, 64][..], &[8, 64, 256][..]] {
+    for ks in [&[8, 17, 64][..], &[17, 64, 256][..]] {
         let gate = decided(same, only(ks));
-        says(&gate, WitnessKind::Order, NotMeasured, "no product was probed");
+        says(&gate, WitnessKind::Order, NotMeasured, "matmul was not probed");
     }
-    let gate = decided(same, only(&[17, 200]));
+    let gate = decided(same, only(&[17, 201]));
     assert_eq!(witness(&gate, WitnessKind::Order).0, Positive);
     let missing = |all: &mut Measured| {
         let why = tree::NotMeasured { product: Product::Matmul, k: 8, reason: "no matmul".into() };
         all.order = Reading::Measured(vec![tree::Measured::NotMeasured(why)]);
     };
     says(&decided(same, missing), WitnessKind::Order, NotMeasured, "matmul over 8 terms: no matmul");
+    // One product that nobody could read may be the one that cpu-ref did.
+    let unread = |all: &mut Measured| {
+        let why = tree::NotMeasured { product: Product::BatchedMatmul, k: 8, reason: "no sum".into() };
+        let read = sample::trees(Product::Matmul, sample::reverse);
+        all.order = Reading::Measured([read, vec![tree::Measured::NotMeasured(why)]].concat());
+    };
+    let batched = |_: &mut Header, cases: &mut Vec<CaseRecord>| {
+        cases[0].native.insert("batched_matmul".into(), 1);
+    };
+    says(&decided(batched, unread), WitnessKind::Order, NotMeasured, "batched-matmul over 8 terms: no sum");
+    // What the backend does not have needs no order.
+    assert_eq!(witness(&decided(same, unread), WitnessKind::Order).0, Positive);
+    let neither = |header: &mut Header, cases: &mut Vec<CaseRecord>| {
+        on(DeviceKind::Discrete)(header, cases);
+        cases.iter_mut().for_each(|case| case.native.retain(|op, _| op == "upload"));
+    };
+    let nothing = |all: &mut Measured| all.order = Reading::Measured(Vec::new());
+    says(&decided(neither, nothing), WitnessKind::Order, NotMeasured, "no product was probed");
     let broken = |all: &mut Measured| {
         let tree = tree::ProductTree { product: Product::Matmul, k: 8, tree: "(0 1)".into() };
         all.order = Reading::Measured(vec![tree::Measured::Tree(tree)]);
@@ -291,7 +324,12 @@ fn bits_of_all_bound_cases_count() {
 #[test]
 fn one_hot_op_with_cpu_refs_bits_contradicts() {
     let gate = decided(|_, cases| cases[2].quality.bits_differ = 0, as_is);
-    says(&gate, WitnessKind::Bits, Contradiction, "every bit of matmul (64 elements) is cpu-ref's; 3 of 128");
+    says(
+        &gate,
+        WitnessKind::Bits,
+        Contradiction,
+        "every bit of matmul f32 (64 elements) is cpu-ref's; 3 of 128",
+    );
     // An op that is not hot may have one right answer only.
     let gate = decided(|_, cases| cases[3].quality.bits_differ = 0, as_is);
     assert_eq!(witness(&gate, WitnessKind::Bits).0, Neutral);

@@ -6,6 +6,7 @@ use modelbench_contract::{Cap, Class, Op};
 use modelbench_evidence::gaps::GapKind;
 use modelbench_evidence::gate;
 use modelbench_evidence::label::{self, Derived, Label, meets};
+use modelbench_evidence::measured::Reading;
 use modelbench_evidence::mode::Mode;
 use modelbench_evidence::outcome::{NotRun, Outcome, Verdict};
 use modelbench_evidence::record::{CaseRecord, Header, Rung};
@@ -314,6 +315,16 @@ fn a_certificate_needs_a_challenge_a_clean_environment_and_the_gate() {
     let ungated = label::derive(&header, &cases, &gate);
     assert_eq!(ungated.label, Label::Partial);
     only_gap(&ungated, GapKind::Certify, "non-reference", "bits was not measured");
+    // An accelerator of class Reference cannot pass the gate, but it must have been seen to work.
+    let mut cases = sample::cases();
+    let mut header = sample::header(&cases);
+    reference(&mut header, &mut cases);
+    let mut measured = sample::measured(&header, &cases);
+    measured.load = Reading::NotMeasured("no clock".into());
+    measured.counters = Reading::NotMeasured("no driver".into());
+    let unseen = label::derive(&header, &cases, &gate::decide(&header, &cases, Some(&measured)));
+    assert_eq!(unseen.label, Label::Partial);
+    only_gap(&unseen, GapKind::Certify, "place", "nothing measured shows that it worked");
     // A gate that nobody required and that passed is as good.
     assert_eq!(derived(|header, _| header.require_non_reference = false, same).label, Label::Approx);
 }

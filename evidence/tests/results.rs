@@ -4,10 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use modelbench_contract::Cap;
 use modelbench_evidence::expected::Rules;
+use modelbench_evidence::measured::{Measured, Reading, Tier};
 use modelbench_evidence::mode::Mode;
 use modelbench_evidence::outcome::{NotRun, Outcome, Verdict};
 use modelbench_evidence::record::{CaseRecord, Header};
 use modelbench_evidence::results::{Results, ResultsError, ResultsWriter};
+use modelbench_evidence::tree::{self, Product, ProductTree};
 use sha2::{Digest, Sha256};
 
 mod sample;
@@ -79,7 +81,7 @@ fn a_record_reads_back_as_written_with_every_outcome() {
 #[test]
 fn an_interrupted_run_is_incomplete_wherever_it_stopped() {
     let text = honest();
-    let ends: Vec<usize> = (0..text.len()).step_by(7).chain([text.len() - 1]).collect();
+    let ends: Vec<usize> = (0..text.len()).step_by(101).chain([text.len() - 1]).collect();
     for end in ends {
         let error = Results::parse(&text.as_bytes()[..end]).expect_err("no record");
         assert!(matches!(error, ResultsError::Incomplete { .. }), "{end}: {error}");
@@ -89,7 +91,11 @@ fn an_interrupted_run_is_incomplete_wherever_it_stopped() {
 #[test]
 fn no_byte_may_differ() {
     let bytes = honest().into_bytes();
-    for at in 0..bytes.len() {
+    // A parse of the whole for each byte takes time: a third of them must do, and of the long line of measurements fewer.
+    let text = honest();
+    let begin = text.find("{\"line\":\"measured\"").expect("measurements");
+    let end = text.rfind("{\"line\":\"footer\"").expect("a footer");
+    for at in (0..begin).step_by(3).chain((begin..end).step_by(61)).chain(end..bytes.len()) {
         let mut changed = bytes.clone();
         changed[at] ^= 1;
         let finished = honest().rfind(sample::FINISHED).expect("the end time");
@@ -215,6 +221,8 @@ fn what_cannot_be_at_the_same_time_is_refused() {
     impossible(|c| c.quality.worst = Some(-0.5), &["quality.worst is -0.5", "at least 0"]);
     impossible(|c| c.quality.p99 = Some(0.5), &["quality.p99 is 0.5", "quality.worst, which is 0.40625"]);
     impossible(|c| c.quality.worst = None, &["quality.p99 is 0.25", "which is absent"]);
+    impossible(|c| c.quality.worst = Some(1.5), &["quality.worst is 1.5", "at most 1, the bound"]);
+    impossible(|c| c.native.clear(), &["native is []", "at least one call of \"rope\""]);
     impossible(|c| c.quality.inward = Some(1.5), &["quality.inward is 1.5", "at most 1"]);
     impossible(|c| c.output_sha256.truncate(63), &["output_sha256", "64 lower-case hex"]);
     impossible(|c| c.native.extend([("matmul".to_owned(), 0)]), &["native.matmul is 0", "at least 1"]);
@@ -224,6 +232,56 @@ fn what_cannot_be_at_the_same_time_is_refused() {
     let late =
         |op: &str| Outcome::Timeout { op: Some(op.into()), after: "5 s".into(), stderr: String::new() };
     impossible(|c| c.outcome = late("mat"), &["outcome.op is \"mat\""]);
+}
+
+#[test]
+fn measurements_are_those_that_the_kit_makes() {
+    let cases = sample::cases();
+    let header = sample::header(&cases);
+    let refusal = |change: fn(&mut Measured)| {
+        let mut writer = ResultsWriter::new(Vec::new(), &header).expect("a good header");
+        cases.iter().for_each(|case| writer.case(case).expect("a good case"));
+        let mut measured = sample::measured(&header, &cases);
+        change(&mut measured);
+        writer.measured(&measured).expect_err("a refusal").to_string()
+    };
+    let long = refusal(|all| {
+        let tree = sample::reverse(257);
+        let found = ProductTree { product: Product::Matmul, k: 257, tree: tree.to_string() };
+        all.order = Reading::Measured(vec![tree::Measured::Tree(found)]);
+    });
+    assert!(long.contains("order.k is 257, expected at most 256"), "{long}");
+    let twice = refusal(|all| {
+        if let Reading::Measured(found) = &mut all.order {
+            found.push(found[0].clone());
+        }
+    });
+    assert!(twice.contains("order is"), "{twice}");
+    let unknown = refusal(|all| {
+        if let Reading::Measured(watermark) = &mut all.watermark {
+            watermark.found.insert("matmull".into(), 1);
+        }
+    });
+    assert!(unknown.contains("watermark.found is \"matmull\""), "{unknown}");
+    for change in [
+        (|tier: &mut Tier| tier.nonce = "0".repeat(64)) as fn(&mut Tier),
+        |tier| tier.seed = "0x1".into(),
+        |tier| drop(tier.cases.pop()),
+        |tier| tier.cases.reverse(),
+        |tier| tier.cases[0].output_sha256.clear(),
+    ] {
+        let mut writer = ResultsWriter::new(Vec::new(), &header).expect("a good header");
+        cases.iter().for_each(|case| writer.case(case).expect("a good case"));
+        let mut measured = sample::measured(&header, &cases);
+        let Reading::Measured(tier) = &mut measured.tier else { panic!("the sample is measured") };
+        change(tier);
+        let error = writer.measured(&measured).expect_err("a refusal").to_string();
+        assert!(error.contains("tier."), "{error}");
+    }
+    let mut late = header.clone();
+    late.challenge.as_mut().expect("a challenge").expires = "2026-11-30T10:12:43Z".into();
+    let error = ResultsWriter::new(Vec::new(), &late).expect_err("a refusal").to_string();
+    assert!(error.contains("challenge.expires is 2026-11-30T10:12:43Z"), "{error}");
 }
 
 #[test]

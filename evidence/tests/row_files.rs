@@ -130,6 +130,22 @@ fn a_summary_is_earned() {
     assert!(matches!(refusal(approx.path()), VerifyError::Companion(CompanionError::Read { .. })));
 }
 
+/// A nonce that the tester posed proves nothing, whoever verifies.
+#[test]
+fn nobody_answers_ones_own_challenge() {
+    let key = PrivateKey::generate().expect("a key");
+    let cases = sample::cases();
+    let mut header = sample::header(&cases);
+    header.challenge.as_mut().expect("a challenge").verifier = key.public_key().keyid();
+    let dir = tempfile::tempdir().expect("a folder");
+    write_run(dir.path(), &sample::bytes(&header, &cases), &key).expect("written");
+    let error = refusal(dir.path());
+    assert!(
+        matches!(error, VerifyError::Claim(_)) && error.to_string().contains("the tester chose"),
+        "{error}"
+    );
+}
+
 fn only_small_numbers(value: &serde_json::Value) {
     match value {
         serde_json::Value::Number(n) => assert!(n.as_u64().is_some_and(|n| n < 1 << 32), "{n}"),

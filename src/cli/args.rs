@@ -197,6 +197,9 @@ pub(super) struct VerifyArgs {
     /// Public key of a maintainer whose waivers count [may be repeated]
     #[arg(long, value_name = "KEY")]
     pub maintainer: Vec<PathBuf>,
+    /// Accept a label above PARTIAL of another version of the kit, whose cases this one cannot check
+    #[arg(long)]
+    pub other_kit: bool,
     /// Public key of an independent verifier who must have countersigned the row [may be repeated]
     #[arg(long, value_name = "KEY")]
     pub countersigner: Vec<PathBuf>,

@@ -8,6 +8,7 @@ use modelbench_contract::Class;
 use modelbench_evidence::gate::{self, GateVerdict};
 use modelbench_evidence::keys::{self, PrivateKey};
 use modelbench_evidence::label::{self, Label};
+use modelbench_evidence::outcome::Verdict;
 use modelbench_evidence::publish::{self, Published, ROW_FILE};
 use modelbench_evidence::time;
 
@@ -43,8 +44,8 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
         None => keys::per_user_key(&config_dir()?)?,
     };
     let own = [runner::own_binary().map_err(|e| Failure::new(exit::NOTHING, e))?];
-    let challenged = told::challenge(args.challenge.as_deref(), &own, &suites.digest)?;
-    let expected = told::baseline(args, &backend, &cases)?;
+    let challenged = told::challenge(args.challenge.as_deref(), &backend, &own, &suites.digest)?;
+    let expected = told::baseline(args, &backend, &suites.cases)?;
     let waivers = if args.waiver.is_empty() { Vec::new() } else { waivers(args, &backend, &key, &cases)? };
     let folder = folder(args, &backend)?;
 
@@ -201,6 +202,9 @@ fn exit_code(args: &RunArgs, summary: &Summary) -> u8 {
         exit::GATE
     } else if missing {
         exit::INCOMPLETE
+    } else if summary.cases.iter().any(|case| case.verdict == Verdict::UnexpectedPass) {
+        // A list that is wrong would hide the next failure of its cases.
+        exit::FAILED
     } else if args.filter.is_some() {
         // A filtered run has no label; it answers whether the chosen cases hold.
         if failed == 0 { exit::OK } else { exit::FAILED }

@@ -47,8 +47,18 @@ pub(super) fn run(args: &VerifyArgs, out: &mut impl Write) -> Result<u8, Failure
     };
     let verified =
         verify::verify_expecting(path, &expected).map_err(|e| Failure::message(exit::REJECTED, e))?;
-    let challenge = answered(args, posed.as_ref(), &verified, &suites)?;
     let row = &verified.statement.predicate;
+    if verified.suite == SuiteCheck::OtherKit && row.label.is_more_than_partial() && !args.other_kit {
+        let text = format!(
+            "the row says {} on suites {}, this kit has {}: it cannot tell whether these are a kit's own; verify with the \
+             kit that made the row, or accept it with -other-kit",
+            row.label.as_str(),
+            row.suite.digest,
+            suites.digest
+        );
+        return Err(Failure::message(exit::REJECTED, text));
+    }
+    let challenge = answered(args, posed.as_ref(), &verified, &suites)?;
     let label = row.label.as_str();
     let assurance = assurance(args, &verified)?;
     let signer = match verified.signer {

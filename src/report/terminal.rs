@@ -37,7 +37,8 @@ pub fn verdict(summary: &Summary, out: &mut impl Write, style: Style) -> io::Res
     let paint = if good { Paint::Good } else { Paint::Bad };
     writeln!(out, "{} {}", style.paint(paint, &format!("{:<10}", label.as_str())), claim(summary))?;
     for gap in summary.derived.gaps.iter().filter(|gap| gap.kind != GapKind::Mode) {
-        let known = if gap.kind.is_excused() { format!("{}: ", gap.kind.as_str()) } else { String::new() };
+        let told = gap.kind.is_excused() || gap.kind == GapKind::UnexpectedPass;
+        let known = if told { format!("{}: ", gap.kind.as_str()) } else { String::new() };
         writeln!(out, "gap        {}: {known}{}", gap.id, gap.detail)?;
     }
     match &summary.row {

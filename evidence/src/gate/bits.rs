@@ -4,12 +4,15 @@
 
 use std::collections::BTreeMap;
 
-use modelbench_contract::{Class, Op};
+use modelbench_contract::{Activation, Class, DType, Op};
 
 use super::{Witness, WitnessKind, WitnessVerdict};
 use crate::outcome::Outcome;
-use crate::record::{CaseRecord, Rung};
+use crate::record::{CaseRecord, Header, Rung};
 use crate::record_checks::op_named;
+
+/// Elements of an op and a dtype below which two arithmetics may agree by chance.
+const LEAST: u64 = 64;
 
 /// Elements compared with cpu-ref's, and those that differ.
 #[derive(Default)]
@@ -27,12 +30,15 @@ impl Count {
     }
 }
 
-pub(super) fn witness(class: Class, cases: &[CaseRecord]) -> Witness {
-    let (mut all, mut by_op) = (Count::default(), BTreeMap::<Op, Count>::new());
+pub(super) fn witness(header: &Header, cases: &[CaseRecord]) -> Witness {
+    let (class, numerics) = (header.backend.class, &header.backend.numerics);
+    let (mut all, mut by_op) = (Count::default(), BTreeMap::<(Op, &str), Count>::new());
     for case in cases.iter().filter(|case| is_bound(case)) {
         all.add(case);
-        if let Some(op) = op_named(&case.subject).filter(|op| op.is_hot()) {
-            by_op.entry(op).or_default().add(case);
+        // Sums of whole numbers in block order are the obvious way to multiply 8-bit activations.
+        let obvious = weight(case) == DType::Q8_0.as_str() && numerics.q8_activation == Activation::Int8;
+        if let Some(op) = op_named(&case.subject).filter(|op| op.is_hot() && !obvious) {
+            by_op.entry((op, weight(case))).or_default().add(case);
         }
     }
     let Count { cases, compared, differ } = all;
@@ -40,8 +46,8 @@ pub(super) fn witness(class: Class, cases: &[CaseRecord]) -> Witness {
         format!("{differ} of {compared} elements in {cases} bound cases differ from cpu-ref's bits");
     let copied: Vec<String> = by_op
         .iter()
-        .filter(|(_, count)| count.differ == 0)
-        .map(|(op, count)| format!("{} ({} elements)", op.as_str(), count.compared))
+        .filter(|(_, count)| count.differ == 0 && count.compared >= LEAST)
+        .map(|((op, dtype), count)| format!("{} {dtype} ({} elements)", op.as_str(), count.compared))
         .collect();
     let (verdict, detail) = match class {
         _ if compared == 0 => {
@@ -61,6 +67,12 @@ pub(super) fn witness(class: Class, cases: &[CaseRecord]) -> Witness {
         Class::Approx => (WitnessVerdict::Neutral, figures),
     };
     Witness { kind: WitnessKind::Bits, verdict, detail }
+}
+
+/// The dtype of the weight, which is a segment of the id; f32 where none is named.
+fn weight(case: &CaseRecord) -> &'static str {
+    let named = |dtype: &&DType| case.id.split('/').any(|segment| segment == dtype.as_str());
+    DType::ALL.iter().find(named).unwrap_or(&DType::F32).as_str()
 }
 
 /// True for an op case that was answered and is judged within a bound.

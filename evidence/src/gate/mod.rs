@@ -106,7 +106,7 @@ impl WitnessKind {
     }
 
     /// True if it can show where the work was done, and not only that cpu-ref's arithmetic did not do it.
-    fn shows_the_place(self) -> bool {
+    pub(crate) fn shows_the_place(self) -> bool {
         matches!(self, WitnessKind::CpuTime | WitnessKind::Counters)
     }
 }
@@ -166,8 +166,8 @@ pub fn decide(header: &Header, cases: &[CaseRecord], measured: Option<&Measured>
     let witnesses = vec![
         selection::witness(header),
         attribution::witness(cases),
-        order::witness(header.backend.class, shown, measured),
-        bits::witness(header.backend.class, cases),
+        order::witness(header.backend.class, shown, cases, measured),
+        bits::witness(header, cases),
         cpu_time,
         counters,
         surprise::watermark(measured),

@@ -32,7 +32,8 @@ pub(crate) fn header(cases: &[CaseRecord]) -> Header {
         pairs.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect()
     };
     let (files, suite) = ([file("libvendor_x.so", 'b')], "c".repeat(64));
-    let seed = challenge::seed(NONCE, &challenge::backend_digest(&files), &suite).expect("a seed");
+    let seed =
+        challenge::seed(NONCE, &challenge::backend_digest("vendor-x", &files), &suite).expect("a seed");
     Header {
         schema: RESULTS_SCHEMA.into(),
         kit_version: "0.1.0".into(),
@@ -177,7 +178,7 @@ pub(crate) fn reverse(k: usize) -> Tree {
 /// The trees of a product for the lengths that the kit probes.
 pub(crate) fn trees(product: Product, tree: impl Fn(usize) -> Tree) -> Vec<tree::Measured> {
     let found = |k: usize| ProductTree { product, k: k as u64, tree: tree(k).to_string() };
-    [8, 17, 64, 200, 256].map(|k| tree::Measured::Tree(found(k))).into()
+    [8, 17, 64, 200, 201, 256].map(|k| tree::Measured::Tree(found(k))).into()
 }
 
 /// What an honest discrete device shows.

@@ -22,6 +22,7 @@ mod tests;
 use modelbench_contract::{Backend, BackendError, ErrorKind, NumericProfile};
 use modelbench_evidence::tree::{Measured, NotMeasured, Product, ProductTree, Tree};
 
+use crate::inputs::Stream;
 use ask::Asker;
 pub use rebuild::{Scheme, rebuild};
 pub use worker::{FingerprintError, FingerprintPlan, Fingerprinted, fingerprint};
@@ -93,7 +94,8 @@ pub struct Gone {
 /// Finds the order of every product for every number of terms of [`TERMS`]; the one-row product, which needs a call for
 /// each probe, up to 64 terms.
 ///
-/// `profile` is what the backend declares; `seed` decides scales and order of the probes. What a backend lacks, refuses,
+/// `profile` is what the backend declares; `seed` decides scales and order of the probes. `more` are numbers of terms
+/// beside [`TERMS`]. What a backend lacks, refuses,
 /// or answers with something that is no count of its terms is [`Measured::NotMeasured`] with the reason. All handles are
 /// freed.
 ///
@@ -103,10 +105,11 @@ pub fn measure<B: Backend>(
     backend: &mut B,
     profile: &NumericProfile,
     seed: u64,
+    more: &[usize],
 ) -> Result<Vec<Measured>, Gone> {
     let mut all = Vec::new();
     for product in Product::ALL {
-        for k in TERMS {
+        for k in TERMS.into_iter().chain(more.iter().copied()) {
             if product == Product::MatmulOneRow && k > ONE_ROW_TERMS {
                 continue;
             }
@@ -125,6 +128,15 @@ pub fn measure<B: Backend>(
         }
     }
     Ok(all)
+}
+
+/// Two more numbers of terms, which the seed decides: odd, and beyond what a pairwise sum adds as cpu-ref does. Whoever
+/// knows [`TERMS`] does not know these.
+pub(super) fn drawn(seed: u64) -> [usize; 2] {
+    let stream = Stream::new(seed, "fingerprint", "terms");
+    let first = stream.below(0, 32) as usize;
+    let second = stream.below(1, 31) as usize;
+    [first, (first + 1 + second) % 32].map(|n| 129 + 4 * n)
 }
 
 /// The order of one product.

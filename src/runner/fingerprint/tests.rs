@@ -131,7 +131,7 @@ fn divide_and_conquer_asks_more_than_it_needs() {
 
 fn measured(backend: &mut impl Backend) -> Vec<TreeSummary> {
     let profile = backend.numerics();
-    let measured = measure(backend, &profile, 7).unwrap();
+    let measured = measure(backend, &profile, 7, &[]).unwrap();
     assert_eq!(measured.len(), 3 * TERMS.len() + 5);
     for one in &measured {
         assert!(matches!(one, Measured::Tree(_)), "{one:?}");
@@ -172,7 +172,7 @@ fn what_a_backend_lacks_or_garbles_is_not_measured() {
     ] {
         let mut mock = Mock::by_name(name).unwrap();
         let profile = mock.numerics();
-        let all = measure(&mut mock, &profile, 7).unwrap();
+        let all = measure(&mut mock, &profile, 7, &[]).unwrap();
         let reasons: Vec<&str> = all
             .iter()
             .filter(|one| one.product() == Product::Matmul)

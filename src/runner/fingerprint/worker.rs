@@ -65,7 +65,7 @@ pub fn fingerprint(plan: &FingerprintPlan) -> Result<Fingerprinted, FingerprintE
         reason: error.to_string(),
     })?;
     let identity = worker.identity().clone();
-    match measure(worker.remote(), &identity.numerics, plan.seed) {
+    match measure(worker.remote(), &identity.numerics, plan.seed, &[]) {
         Ok(measured) => {
             worker.shutdown();
             Ok(Fingerprinted { identity, measured })

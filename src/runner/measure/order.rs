@@ -15,7 +15,8 @@ pub(super) fn measure(
     profile: &NumericProfile,
     stream: &Stream,
 ) -> Result<Reading<Vec<Measured>>, CheckError> {
-    match fingerprint::measure(worker.remote(), profile, stream.bits(0)) {
+    let seed = stream.bits(0);
+    match fingerprint::measure(worker.remote(), profile, seed, &fingerprint::drawn(seed)) {
         Ok(found) => Ok(Reading::Measured(found)),
         Err(gone) => Ok(Reading::NotMeasured(gone.to_string())),
     }
