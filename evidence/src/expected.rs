@@ -53,11 +53,17 @@ impl Expectation {
         if self.reason.trim().is_empty() {
             return wrong("reason", &self.reason, "a sentence that says why it fails".to_owned());
         }
-        if !self.issue.starts_with("https://") || self.issue.chars().any(char::is_whitespace) {
+        if !is_address(&self.issue) {
             return wrong("issue", &self.issue, "an address that starts with https://".to_owned());
         }
         Ok(())
     }
+}
+
+/// True for the address of a public issue: `https`, with a host, in one piece.
+pub(crate) fn is_address(text: &str) -> bool {
+    let host = text.strip_prefix("https://").is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'));
+    host && !text.contains(|c: char| c.is_whitespace() || c.is_control())
 }
 
 /// A pattern of case ids, or why it is none.
@@ -65,7 +71,12 @@ impl Expectation {
 /// # Errors
 /// The pattern's fault, in words.
 pub fn case_glob(pattern: &str) -> Result<GlobMatcher, String> {
-    let glob = globset::GlobBuilder::new(pattern).literal_separator(true).build();
+    glob(pattern, true)
+}
+
+/// A pattern whose `*` stays within a segment, if there are segments.
+pub(crate) fn glob(pattern: &str, segments: bool) -> Result<GlobMatcher, String> {
+    let glob = globset::GlobBuilder::new(pattern).literal_separator(segments).build();
     glob.map(|glob| glob.compile_matcher()).map_err(|error| error.kind().to_string())
 }
 

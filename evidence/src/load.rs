@@ -8,9 +8,7 @@ use crate::dsse::{DsseError, Envelope, PAYLOAD_TYPE};
 use crate::files::{folder_of, read_capped};
 use crate::results::{RESULTS_FILE, Results, ResultsError};
 use crate::statement::{Statement, StatementError};
-
-/// As for verification: a row is some 10 KiB, a record some 5 MiB.
-const MAX_BYTES: u64 = 4 << 30;
+use crate::verify::MAX_RESULTS_BYTES;
 
 /// Why there is no record to read.
 #[derive(Debug, thiserror::Error)]
@@ -107,5 +105,5 @@ fn record(path: &Path) -> Result<Results, LoadError> {
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, LoadError> {
-    read_capped(path, MAX_BYTES).map_err(|source| LoadError::Read { path: path.to_owned(), source })
+    read_capped(path, MAX_RESULTS_BYTES).map_err(|source| LoadError::Read { path: path.to_owned(), source })
 }

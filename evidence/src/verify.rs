@@ -42,7 +42,7 @@ use crate::time::{self, TimeError};
 /// A row is some 10 KiB; a million gaps would still fit.
 const MAX_ROW_BYTES: u64 = 64 << 20;
 /// A record is some 5 MiB.
-const MAX_RESULTS_BYTES: u64 = 256 << 20;
+pub(crate) const MAX_RESULTS_BYTES: u64 = 256 << 20;
 
 /// Whose word the row is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,11 +4,12 @@
 
 use std::time::{Duration, SystemTime};
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::GlobMatcher;
 use modelbench_contract::is_backend_id;
 use serde::{Deserialize, Serialize};
 
 use crate::document::{self, Document, DocumentError};
+use crate::expected::{self, is_address};
 use crate::keys::{PrivateKey, PublicKey};
 use crate::period::{self, Period, PeriodError};
 use crate::ttl;
@@ -272,8 +273,7 @@ fn check_terms(terms: &Terms) -> Result<(), WaiverError> {
     if device.is_empty() {
         return Err(wrong("device", device, "a glob over the hardware name, such as \"Vendor X2*\""));
     }
-    let host = issue.strip_prefix("https://").is_some_and(|rest| !rest.is_empty() && !rest.starts_with('/'));
-    if !host || issue.contains(|c: char| c.is_whitespace() || c.is_control()) {
+    if !is_address(issue) {
         return Err(wrong("issue", issue, "the address of a public issue, https://…"));
     }
     if reason.trim().is_empty() || reason.contains(char::is_control) {
@@ -283,8 +283,5 @@ fn check_terms(terms: &Terms) -> Result<(), WaiverError> {
 }
 
 fn glob(field: &'static str, pattern: &str, segments: bool) -> Result<GlobMatcher, WaiverError> {
-    let built = GlobBuilder::new(pattern).literal_separator(segments).build();
-    built
-        .map(|glob| glob.compile_matcher())
-        .map_err(|error| wrong(field, pattern, format!("a glob: {}", error.kind())))
+    expected::glob(pattern, segments).map_err(|reason| wrong(field, pattern, format!("a glob: {reason}")))
 }

@@ -1,6 +1,7 @@
 //! An error with the exit code that it means.
 
 use std::fmt::Display;
+use std::path::Path;
 
 use super::exit;
 
@@ -23,6 +24,12 @@ impl Failure {
     pub(super) fn message(code: u8, text: impl Display) -> Failure {
         Failure { code, error: anyhow::anyhow!("{text}") }
     }
+}
+
+/// Turns what is wrong with a file of evidence into the failure that says so.
+pub(super) fn rejected<E: Display>(path: &Path) -> impl Fn(E) -> Failure {
+    let path = path.to_owned();
+    move |error| Failure::message(exit::REJECTED, format!("{}: {error}", path.display()))
 }
 
 /// Whatever is not said otherwise is a matter of usage: a file that does not open, a suite that does not parse.

@@ -16,7 +16,7 @@ use sha2::{Digest, Sha256};
 
 use super::args::RunArgs;
 use super::exit;
-use super::failure::Failure;
+use super::failure::{Failure, rejected};
 use crate::suite::Case;
 use crate::worker::Environment;
 
@@ -71,14 +71,12 @@ pub(super) fn challenge(
     suite_digest: &str,
 ) -> Result<Option<Challenged>, Failure> {
     let Some(path) = path else { return Ok(None) };
-    let rejected =
-        |e: &dyn std::fmt::Display| Failure::message(exit::REJECTED, format!("{}: {e}", path.display()));
-    let bytes = document::load(path).map_err(|e| rejected(&e))?;
+    let bytes = document::load(path).map_err(rejected(path))?;
     // Whether the verifier's signature holds is the verifier's question; the run only says which nonce it answered.
-    let challenge = Challenge::unverified(&bytes).map_err(|e| rejected(&e))?;
-    challenge.check_open(SystemTime::now()).map_err(|e| rejected(&e))?;
-    challenge.check_subject(backend_files).map_err(|e| rejected(&e))?;
-    let seed = challenge.seed(backend, backend_files, suite_digest).map_err(|e| rejected(&e))?;
+    let challenge = Challenge::unverified(&bytes).map_err(rejected(path))?;
+    challenge.check_open(SystemTime::now()).map_err(rejected(path))?;
+    challenge.check_subject(backend_files).map_err(rejected(path))?;
+    let seed = challenge.seed(backend, backend_files, suite_digest).map_err(rejected(path))?;
     let posed = Posed { challenge, sha256: hex::encode(Sha256::digest(&bytes)) };
     Ok(Some(Challenged { reference: posed.reference(), seed }))
 }
@@ -95,13 +93,11 @@ pub(super) fn waivers(
 ) -> Result<Vec<String>, Failure> {
     let mut envelopes = Vec::with_capacity(files.len());
     for path in files {
-        let rejected =
-            |e: &dyn std::fmt::Display| Failure::message(exit::REJECTED, format!("{}: {e}", path.display()));
-        let bytes = document::load(path).map_err(|e| rejected(&e))?;
+        let bytes = document::load(path).map_err(rejected(path))?;
         let asked = Asked { maintainers, row_keyid, backend, device };
-        let waiver = Waiver::open(&bytes, &asked, SystemTime::now()).map_err(|e| rejected(&e))?;
-        waiver.matched(cases.iter().map(|case| case.id.as_str())).map_err(|e| rejected(&e))?;
-        envelopes.push(String::from_utf8(bytes).map_err(|e| rejected(&e))?);
+        let waiver = Waiver::open(&bytes, &asked, SystemTime::now()).map_err(rejected(path))?;
+        waiver.matched(cases.iter().map(|case| case.id.as_str())).map_err(rejected(path))?;
+        envelopes.push(String::from_utf8(bytes).map_err(rejected(path))?);
     }
     Ok(envelopes)
 }

@@ -15,7 +15,7 @@ use serde_json::json;
 use sha2::{Digest, Sha256};
 
 use super::args::VerifyArgs;
-use super::failure::Failure;
+use super::failure::{Failure, rejected};
 use super::{exit, load, told};
 use crate::runner;
 use crate::suite::Suites;
@@ -77,7 +77,8 @@ pub(super) fn run(args: &VerifyArgs, out: &mut impl Write) -> Result<u8, Failure
     };
     if args.json {
         let line = json!({
-            "verified": true, "label": label, "earned": row.earned_label, "assurance": assurance, "keyid": verified.keyid, "signer": signer, "suite": suite,
+            "verified": true, "label": label, "earned": row.earned_label, "assurance": assurance,
+            "keyid": verified.keyid, "signer": signer, "suite": suite,
             "cases": verified.results.cases.len(), "row": verified.row,
             "subjects": verified.subjects.iter()
                 .map(|s| json!({ "file": s.file, "names": s.names, "sha256": s.sha256 }))
@@ -122,10 +123,8 @@ fn assurance(args: &VerifyArgs, verified: &Verified) -> Result<&'static str, Fai
     for path in &args.countersigner {
         let key = PublicKey::load(path).map_err(|e| Failure::new(exit::REJECTED, e))?;
         let file = verified.row.with_file_name(countersign::file_name(&key.keyid()));
-        let rejected =
-            |e: &dyn std::fmt::Display| Failure::message(exit::REJECTED, format!("{}: {e}", file.display()));
-        let envelope = document::load(&file).map_err(|e| rejected(&e))?;
-        countersign::open(&envelope, &key, verified, &row).map_err(|e| rejected(&e))?;
+        let envelope = document::load(&file).map_err(rejected(&file))?;
+        countersign::open(&envelope, &key, verified, &row).map_err(rejected(&file))?;
     }
     Ok("reproduced")
 }
@@ -133,11 +132,9 @@ fn assurance(args: &VerifyArgs, verified: &Verified) -> Result<&'static str, Fai
 /// The challenge that the caller posed, which must be signed by the caller's own key.
 fn posed(args: &VerifyArgs) -> Result<Option<Posed>, Failure> {
     let (Some(path), Some(key)) = (&args.challenge, &args.challenge_key) else { return Ok(None) };
-    let rejected =
-        |e: &dyn std::fmt::Display| Failure::message(exit::REJECTED, format!("{}: {e}", path.display()));
     let key = PublicKey::load(key).map_err(|e| Failure::new(exit::REJECTED, e))?;
-    let bytes = document::load(path).map_err(|e| rejected(&e))?;
-    let challenge = Challenge::read(&bytes, &key).map_err(|e| rejected(&e))?;
+    let bytes = document::load(path).map_err(rejected(path))?;
+    let challenge = Challenge::read(&bytes, &key).map_err(rejected(path))?;
     Ok(Some(Posed { challenge, sha256: hex::encode(Sha256::digest(&bytes)) }))
 }
 
@@ -166,9 +163,7 @@ fn answered(
     });
     if let Some(path) = args.ledger.clone().or(beside) {
         let row = hex::encode(Sha256::digest(verified.statement.to_bytes()?));
-        Ledger::new(&path)
-            .claim(&posed.challenge, &row, SystemTime::now())
-            .map_err(|e| Failure::message(exit::REJECTED, format!("{}: {e}", path.display())))?;
+        Ledger::new(&path).claim(&posed.challenge, &row, SystemTime::now()).map_err(rejected(&path))?;
     }
     Ok(format!(
         "answered: {} digests and {} sets of values computed again and equal, of {} cases that passed",

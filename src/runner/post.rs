@@ -37,10 +37,10 @@ pub(super) struct Answer {
 }
 
 impl Post {
-    /// A post with a worker that said who it is, or for whoever comes first.
-    pub(super) fn new(spec: WorkerSpec, worker: Option<Worker>, identity: Identity, rules: Rules) -> Post {
-        let workers = usize::from(worker.is_some());
-        Post { spec, worker, workers, failures: 0, identity, rules }
+    /// A post with its first worker.
+    pub(super) fn new(spec: WorkerSpec, worker: Worker, rules: Rules) -> Post {
+        let identity = worker.identity().clone();
+        Post { spec, worker: Some(worker), workers: 1, failures: 0, identity, rules }
     }
 
     /// Number of workers so far.

@@ -134,7 +134,7 @@ pub fn run(plan: Plan<'_>, sink: &mut dyn Sink) -> Result<Ran, RunError> {
         profile: header.backend.numerics,
         memory: None,
     };
-    let mut post = Post::new(spec, Some(worker), header.backend.clone(), rules);
+    let mut post = Post::new(spec, worker, rules);
     let mut records = Vec::with_capacity(cases.len());
     let mut regressions = 0;
     let mut enough = false;

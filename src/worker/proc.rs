@@ -23,17 +23,20 @@ pub(super) fn stat(pid: i32) -> Option<Stat> {
     parse_stat(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 
-/// The name in the second field may hold spaces and parentheses, so fields are counted from the last `)`.
+/// The fields of proc_pid_stat(5) from the third on. The name in the second may hold spaces and parentheses, so they are
+/// counted from the last `)`.
+fn fields(text: &str) -> Option<Vec<&str>> {
+    Some(text.rsplit_once(')')?.1.split_ascii_whitespace().collect())
+}
+
 fn parse_stat(text: &str) -> Option<Stat> {
-    let (_, after_name) = text.rsplit_once(')')?;
-    let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
-    // The first of these fields is the third of proc_pid_stat(5).
+    let fields = fields(text)?;
     let field = |number: usize| fields.get(number - 3);
-    let ticks = |number: usize| field(number)?.parse::<u64>().ok();
+    let times = parse_times(text)?;
     Some(Stat {
         parent: field(4)?.parse().ok()?,
         group: field(5)?.parse().ok()?,
-        ticks: ticks(14)? + ticks(15)? + ticks(16)? + ticks(17)?,
+        ticks: times.own.checked_add(times.children)?,
         resident_pages: field(24)?.parse().ok()?,
     })
 }
@@ -53,8 +56,7 @@ pub(super) fn times(pid: i32) -> Option<Times> {
 }
 
 fn parse_times(text: &str) -> Option<Times> {
-    let (_, after_name) = text.rsplit_once(')')?;
-    let fields: Vec<&str> = after_name.split_ascii_whitespace().collect();
+    let fields = fields(text)?;
     let sum = |first: usize| {
         let of = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
         of(first)?.checked_add(of(first + 1)?)

@@ -16,7 +16,7 @@ pub use attribution::total_ops;
 use modelbench_contract::DeviceKind;
 use serde::{Deserialize, Serialize};
 
-use crate::measured::Measured;
+use crate::measured::{Measured, Reading};
 use crate::record::{CaseRecord, Header};
 
 /// What a witness speaks about.
@@ -208,11 +208,30 @@ pub fn conclude(required: bool, accelerator: bool, witnesses: Vec<Witness>) -> G
     Gate { required, verdict, witnesses, reasons }
 }
 
+/// Why the place of the work says nothing about a device: a CPU does it, whoever does it. `None` for an accelerator.
+pub fn without_place(kind: DeviceKind) -> Option<&'static str> {
+    match kind {
+        DeviceKind::Cpu => Some("the device is a CPU"),
+        DeviceKind::Software => Some("the device is a program that runs on the CPU"),
+        DeviceKind::Integrated | DeviceKind::Discrete | DeviceKind::Virtual => None,
+    }
+}
+
 /// True if the work is said to be done by something else than a CPU.
 pub(crate) fn is_accelerator(kind: DeviceKind) -> bool {
-    match kind {
-        DeviceKind::Cpu | DeviceKind::Software => false,
-        DeviceKind::Integrated | DeviceKind::Discrete | DeviceKind::Virtual => true,
+    without_place(kind).is_none()
+}
+
+/// A part of the measurements, or the witness that says why there is none.
+fn reading<'a, T>(
+    kind: WitnessKind,
+    measured: Option<&'a Measured>,
+    part: impl FnOnce(&'a Measured) -> &'a Reading<T>,
+) -> Result<&'a T, Witness> {
+    match measured.map(part) {
+        None => Err(not_measured(kind, "the run ended before it was measured")),
+        Some(Reading::NotMeasured(why)) => Err(not_measured(kind, why)),
+        Some(Reading::Measured(found)) => Ok(found),
     }
 }
 
@@ -220,6 +239,3 @@ pub(crate) fn is_accelerator(kind: DeviceKind) -> bool {
 fn not_measured(kind: WitnessKind, why: &str) -> Witness {
     Witness { kind, verdict: WitnessVerdict::NotMeasured, detail: why.to_owned() }
 }
-
-/// What a record without measurements says.
-const NO_MEASUREMENTS: &str = "the run ended before it was measured";

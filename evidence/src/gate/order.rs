@@ -4,8 +4,8 @@
 
 use modelbench_contract::{Class, Op};
 
-use super::{NO_MEASUREMENTS, Witness, WitnessKind, WitnessVerdict, not_measured, total_ops};
-use crate::measured::{Measured, Reading};
+use super::{Witness, WitnessKind, WitnessVerdict, not_measured, reading, total_ops};
+use crate::measured::Measured;
 use crate::record::CaseRecord;
 use crate::tree::{self, Product, TreeSummary};
 
@@ -20,10 +20,9 @@ pub(super) fn witness(
     measured: Option<&Measured>,
 ) -> Witness {
     let kind = WitnessKind::Order;
-    let orders = match measured.map(|measured| &measured.order) {
-        None => return not_measured(kind, NO_MEASUREMENTS),
-        Some(Reading::NotMeasured(why)) => return not_measured(kind, why),
-        Some(Reading::Measured(orders)) => orders,
+    let orders = match reading(kind, measured, |measured| &measured.order) {
+        Ok(orders) => orders,
+        Err(witness) => return witness,
     };
     let all = match tree::summary(&tree::Measured::trees(orders)) {
         Ok(all) => all,

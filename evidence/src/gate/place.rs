@@ -2,7 +2,7 @@
 
 use modelbench_contract::DeviceKind;
 
-use super::{NO_MEASUREMENTS, Witness, WitnessKind, WitnessVerdict, not_measured};
+use super::{Witness, WitnessKind, WitnessVerdict, reading, without_place};
 use crate::counters::{self, Counter, Worked};
 use crate::measured::{Load, Measured, Reading};
 
@@ -11,17 +11,9 @@ pub const LOAD_NS: u64 = 1_000_000_000;
 
 pub(super) fn cpu_time(device: DeviceKind, measured: Option<&Measured>) -> Witness {
     let kind = WitnessKind::CpuTime;
-    let not_applicable =
-        |why: &str| Witness { kind, verdict: WitnessVerdict::NotApplicable, detail: why.to_owned() };
-    match device {
-        DeviceKind::Cpu => return not_applicable("the device is a CPU"),
-        DeviceKind::Software => return not_applicable("the device is a program that runs on the CPU"),
-        DeviceKind::Integrated | DeviceKind::Discrete | DeviceKind::Virtual => {}
-    }
-    let load = match measured.map(|measured| &measured.load) {
-        None => return not_measured(kind, NO_MEASUREMENTS),
-        Some(Reading::NotMeasured(why)) => return not_measured(kind, why),
-        Some(Reading::Measured(load)) => load,
+    let load = match about_the_place(kind, device, measured, |measured| &measured.load) {
+        Ok(load) => load,
+        Err(witness) => return witness,
     };
     let Load { calls, multiplications, worker_cpu_ns: worker, reference_cpu_ns: reference, wrong } = load;
     let figures = format!(
@@ -43,25 +35,29 @@ pub(super) fn cpu_time(device: DeviceKind, measured: Option<&Measured>) -> Witne
     Witness { kind, verdict, detail }
 }
 
+/// A part of the measurements that speaks about the place of the work, for a device where that is a question.
+fn about_the_place<'a, T>(
+    kind: WitnessKind,
+    device: DeviceKind,
+    measured: Option<&'a Measured>,
+    part: impl FnOnce(&'a Measured) -> &'a Reading<T>,
+) -> Result<&'a T, Witness> {
+    match without_place(device) {
+        Some(why) => Err(Witness { kind, verdict: WitnessVerdict::NotApplicable, detail: why.to_owned() }),
+        None => reading(kind, measured, part),
+    }
+}
+
 fn seconds(ns: u64) -> String {
     format!("{:.2} s", ns as f64 / 1e9)
 }
 
 pub(super) fn counters(device: DeviceKind, measured: Option<&Measured>) -> Witness {
     let kind = WitnessKind::Counters;
-    // A driver that only lists its devices opens real ones too, and they stay idle.
-    let why = match device {
-        DeviceKind::Cpu => Some("the device is a CPU"),
-        DeviceKind::Software => Some("the device is a program that runs on the CPU"),
-        DeviceKind::Integrated | DeviceKind::Discrete | DeviceKind::Virtual => None,
-    };
-    if let Some(why) = why {
-        return Witness { kind, verdict: WitnessVerdict::NotApplicable, detail: why.to_owned() };
-    }
-    let reading = match measured.map(|measured| &measured.counters) {
-        None => return not_measured(kind, NO_MEASUREMENTS),
-        Some(Reading::NotMeasured(why)) => return not_measured(kind, why),
-        Some(Reading::Measured(reading)) => reading,
+    // A driver of a software device that only lists devices opens real ones too, and they stay idle.
+    let reading = match about_the_place(kind, device, measured, |measured| &measured.counters) {
+        Ok(reading) => reading,
+        Err(witness) => return witness,
     };
     let figures = reading.counters.iter().map(Counter::to_string).collect::<Vec<_>>().join("; ");
     let (verdict, detail) = match counters::worked(reading) {

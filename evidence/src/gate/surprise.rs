@@ -2,22 +2,19 @@
 
 use std::collections::BTreeMap;
 
-use super::{NO_MEASUREMENTS, Witness, WitnessKind, WitnessVerdict, not_measured};
-use crate::measured::{Measured, Reading};
+use super::attribution::{named, sum};
+use super::{Witness, WitnessKind, WitnessVerdict, not_measured, reading};
+use crate::measured::Measured;
 use crate::outcome::Outcome;
 use crate::record::{CaseRecord, Header};
 
 pub(super) fn watermark(measured: Option<&Measured>) -> Witness {
     let kind = WitnessKind::Watermark;
-    let watermark = match measured.map(|measured| &measured.watermark) {
-        None => return not_measured(kind, NO_MEASUREMENTS),
-        Some(Reading::NotMeasured(why)) => return not_measured(kind, why),
-        Some(Reading::Measured(watermark)) => watermark,
+    let watermark = match reading(kind, measured, |measured| &measured.watermark) {
+        Ok(watermark) => watermark,
+        Err(witness) => return witness,
     };
-    let named = |ops: &BTreeMap<String, u64>| {
-        ops.iter().map(|(op, n)| format!("{op} {n}")).collect::<Vec<_>>().join(", ")
-    };
-    let asked = format!("{} questions", watermark.asked.values().fold(0u64, |sum, n| sum.saturating_add(*n)));
+    let asked = format!("{} questions", sum(&watermark.asked));
     let served = if watermark.served.is_empty() {
         "no poisoned answer was needed".to_owned()
     } else {
@@ -40,10 +37,9 @@ pub(super) fn watermark(measured: Option<&Measured>) -> Witness {
 /// Cases that passed with inputs known beforehand must pass with inputs that nobody knew.
 pub(super) fn challenge(header: &Header, cases: &[CaseRecord], measured: Option<&Measured>) -> Witness {
     let kind = WitnessKind::Challenge;
-    let tier = match measured.map(|measured| &measured.tier) {
-        None => return not_measured(kind, NO_MEASUREMENTS),
-        Some(Reading::NotMeasured(why)) => return not_measured(kind, why),
-        Some(Reading::Measured(tier)) => tier,
+    let tier = match reading(kind, measured, |measured| &measured.tier) {
+        Ok(tier) => tier,
+        Err(witness) => return witness,
     };
     let before: BTreeMap<&str, &Outcome> =
         cases.iter().map(|case| (case.id.as_str(), &case.outcome)).collect();

@@ -7,8 +7,9 @@
 use std::thread;
 use std::time::Duration;
 
-use modelbench_contract::{Backend, DType, DeviceKind, ErrorKind, HostTensor, Identity, Precision, Result};
+use modelbench_contract::{Backend, DType, ErrorKind, HostTensor, Identity, Precision, Result};
 use modelbench_evidence::counters::CounterReading;
+use modelbench_evidence::gate;
 use modelbench_evidence::measured::{Load, Reading};
 use modelbench_reference::CpuRef;
 
@@ -42,12 +43,7 @@ pub(super) fn measure(
     identity: &Identity,
     stream: &Stream,
 ) -> Result<Reading<Place>, CheckError> {
-    let why = match identity.device.kind {
-        DeviceKind::Cpu => Some("the device is a CPU"),
-        DeviceKind::Software => Some("the device is a program that runs on the CPU"),
-        DeviceKind::Integrated | DeviceKind::Discrete | DeviceKind::Virtual => None,
-    };
-    if let Some(why) = why {
+    if let Some(why) = gate::without_place(identity.device.kind) {
         return Ok(Reading::NotMeasured(why.to_owned()));
     }
     let shape = Shape::for_accumulator(identity.numerics.accumulator);
