@@ -47,7 +47,9 @@ pub(crate) fn attention(
     let y = VulkanTensor::result(gpu, desc)?;
     let (keys, values) = kv.memories(layer)?;
     let memories = [q.memory(), keys, values, y.memory()];
-    gpu.run(Kernel::Attention, lanes, &memories, &push, groups.unwrap_or(u64::MAX))?;
+    let texel = config.head_dim.is_multiple_of(4) && gpu.by_texel(&[keys, values]);
+    let kernel = if texel { Kernel::TexelAttention } else { Kernel::Attention };
+    gpu.run(kernel, lanes, &memories, &push, groups.unwrap_or(u64::MAX))?;
     Ok(y)
 }
 

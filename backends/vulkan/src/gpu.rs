@@ -8,8 +8,11 @@ use modelbench_contract::{BackendError, Capacity, DeviceKind, ErrorKind};
 
 use crate::pool::{Pool, Slot, block_size, rounded};
 use crate::probe::Arithmetic;
-use crate::vk::{Buffer, Device, Facts, Fault, Kernel, Kind, PUSH_WORDS, Part, Stream, Times};
+use crate::vk::{Buffer, Device, Facts, Fault, Kernel, Kind, PUSH_WORDS, Part, Stream, TEXEL, Times};
 use crate::{Options, probe};
+
+/// Bytes that were given back and wait for the device to be done with them, before it is waited for.
+const MOST_IDLE: u64 = 256 << 20;
 
 /// Result of the functions behind the seam.
 pub(crate) type Result<T> = std::result::Result<T, Fault>;
@@ -104,6 +107,11 @@ impl Gpu {
         }
     }
 
+    /// True if a kernel can see all of these by texel.
+    pub(crate) fn by_texel(&self, memories: &[&Memory]) -> bool {
+        memories.iter().all(|memory| memory.len.div_ceil(TEXEL) <= self.facts().texels)
+    }
+
     /// Room for `len` bytes.
     ///
     /// # Errors
@@ -116,7 +124,9 @@ impl Gpu {
                 "{what} needs {len} bytes; a kernel of this device sees at most {largest} (maxStorageBufferRange)"
             )));
         };
-        // A block may be a little larger than the range that the tensor shows.
+        if self.pool.borrow().idle() > MOST_IDLE {
+            self.finish()?;
+        }
         if let Some(slot) = self.pool.borrow_mut().take(needed)
             && let Some(Some(buffer)) = self.blocks.get(slot.block)
         {

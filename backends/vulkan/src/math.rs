@@ -31,20 +31,46 @@ pub(crate) fn product(
     let (rows, outs, inner) = (desc.rows(), desc.row_len(), x.desc().row_len());
     let y = VulkanTensor::result(gpu, desc)?;
     let one = rows == 1;
-    let kernel = match w.format() {
-        Format::F32 => [Kernel::MatmulF32, Kernel::MatvecF32],
-        Format::F16 => [Kernel::MatmulF16, Kernel::MatvecF16],
-        Format::Bf16 => [Kernel::MatmulBf16, Kernel::MatvecBf16],
-        Format::Q8_0 => [Kernel::MatmulQ8_0, Kernel::MatvecQ8_0],
-        Format::Q4K => [Kernel::MatmulQ4K, Kernel::MatvecQ4K],
-    };
-    let kernel = kernel[usize::from(one)];
+    let kernel =
+        kernel(w.format(), one, whole_texels(w.format(), inner) && gpu.by_texel(&[w.memory(), x.memory()]));
     let groups = (outs as u64).div_ceil(OUTS) * (rows as u64).div_ceil(if one { 1 } else { ROWS });
     let scales = scales_at(w.format(), w.desc().elements());
     let push = [word("rows", rows)?, word("out", outs)?, word("in", inner)?, word("scales", scales)?];
     let lanes = gpu.lanes(LANES);
     gpu.run(kernel, lanes, &[w.memory(), x.memory(), y.memory()], &push, groups)?;
     Ok(y)
+}
+
+/// True if rows of `inner` elements begin at whole texels, weights and activations alike.
+fn whole_texels(format: Format, inner: usize) -> bool {
+    let unit = match format {
+        Format::F32 => 4,
+        Format::F16 | Format::Bf16 => 8,
+        // Rows are whole blocks.
+        Format::Q8_0 | Format::Q4K => 1,
+    };
+    inner.is_multiple_of(unit)
+}
+
+/// The kernel of a product with one row or several, by texel or by word.
+fn kernel(format: Format, one: bool, texel: bool) -> Kernel {
+    let [several_by_word, one_by_word, several_by_texel, one_by_texel] = match format {
+        Format::F32 => [Kernel::MatmulF32, Kernel::MatvecF32, Kernel::TexelMatmulF32, Kernel::TexelMatvecF32],
+        Format::F16 => [Kernel::MatmulF16, Kernel::MatvecF16, Kernel::TexelMatmulF16, Kernel::TexelMatvecF16],
+        Format::Bf16 => {
+            [Kernel::MatmulBf16, Kernel::MatvecBf16, Kernel::TexelMatmulBf16, Kernel::TexelMatvecBf16]
+        }
+        Format::Q8_0 => {
+            [Kernel::MatmulQ8_0, Kernel::MatvecQ8_0, Kernel::TexelMatmulQ8_0, Kernel::TexelMatvecQ8_0]
+        }
+        Format::Q4K => [Kernel::MatmulQ4K, Kernel::MatvecQ4K, Kernel::TexelMatmulQ4K, Kernel::TexelMatvecQ4K],
+    };
+    match (one, texel) {
+        (false, false) => several_by_word,
+        (true, false) => one_by_word,
+        (false, true) => several_by_texel,
+        (true, true) => one_by_texel,
+    }
 }
 
 /// `x / sqrt(mean(x^2) + eps) * weight`, row by row.

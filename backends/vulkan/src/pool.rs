@@ -109,6 +109,12 @@ impl Pool {
         }
     }
 
+    /// Bytes of blocks of a single request that have been given back.
+    pub(crate) fn idle(&self) -> u64 {
+        let idle = self.blocks.iter().flatten().filter(|block| !block.shared && block.is_empty());
+        idle.map(|block| block.size).sum()
+    }
+
     /// Removes every block without a taken byte, but for one shared block, and gives their numbers.
     pub(crate) fn remove_empty(&mut self) -> Vec<usize> {
         let mut spared = false;
@@ -156,6 +162,7 @@ mod tests {
         assert!(pool.remove_empty().is_empty());
         pool.release(large);
         assert_eq!(pool.take(LARGEST_SHARED + ALIGNMENT), None);
+        assert_eq!(pool.idle(), LARGEST_SHARED + ALIGNMENT);
         assert_eq!(pool.remove_empty(), [0]);
         assert_eq!(pool.next_number(), 0);
         small.into_iter().for_each(|slot| pool.release(slot));

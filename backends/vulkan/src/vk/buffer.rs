@@ -5,13 +5,18 @@ use std::sync::Arc;
 use vulkano::Handle;
 use vulkano::VulkanObject;
 use vulkano::buffer::sys::RawBuffer;
+use vulkano::buffer::view::{BufferView, BufferViewCreateInfo};
 use vulkano::buffer::{Buffer as Inner, BufferCreateInfo, BufferUsage, Subbuffer};
+use vulkano::format::Format;
 use vulkano::memory::{
     DeviceMemory, MemoryAllocateInfo, MemoryMapInfo, MemoryPropertyFlags, MemoryType, ResourceMemory,
 };
 
 use super::{Device, Fault};
 use crate::hazard::Span;
+
+/// Bytes of a texel.
+pub(crate) const TEXEL: u64 = 16;
 
 /// What a buffer is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -55,7 +60,10 @@ impl Buffer {
     pub(crate) fn new(device: &Device, size: u64, kind: Kind) -> Result<Buffer, Fault> {
         let usage = match kind {
             Kind::Resident => {
-                BufferUsage::STORAGE_BUFFER | BufferUsage::TRANSFER_SRC | BufferUsage::TRANSFER_DST
+                BufferUsage::STORAGE_BUFFER
+                    | BufferUsage::UNIFORM_TEXEL_BUFFER
+                    | BufferUsage::TRANSFER_SRC
+                    | BufferUsage::TRANSFER_DST
             }
             Kind::Upload => BufferUsage::TRANSFER_SRC,
             Kind::Download => BufferUsage::TRANSFER_DST,
@@ -102,6 +110,14 @@ impl Buffer {
     /// The whole buffer, as vulkano wants it.
     pub(super) fn whole(&self) -> Subbuffer<[u8]> {
         Subbuffer::new(Arc::clone(&self.inner))
+    }
+
+    /// A view of some of its bytes by texels of [`TEXEL`] bytes; both figures are multiples of it.
+    pub(super) fn texels(&self, offset: u64, len: u64) -> Result<Arc<BufferView>, Fault> {
+        self.check(offset, len)?;
+        let info = BufferViewCreateInfo { format: Format::R32G32B32A32_UINT, ..Default::default() };
+        BufferView::new(self.whole().slice(offset..offset + len), info)
+            .map_err(Fault::checked("vkCreateBufferView"))
     }
 
     /// Some of its bytes, for the bookkeeping of hazards.

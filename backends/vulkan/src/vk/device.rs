@@ -26,6 +26,8 @@ use crate::Options;
 
 /// Storage buffers that a kernel can have.
 pub(super) const BINDINGS: usize = 4;
+/// Buffers that it can read by texel, behind them.
+const TEXEL_BINDINGS: usize = 2;
 
 /// A device that is ready for work.
 #[derive(Debug)]
@@ -155,13 +157,18 @@ fn families_clock(physical: &PhysicalDevice, family: Option<u32>) -> Option<f32>
     family.timestamp_valid_bits.map(|_| physical.properties().timestamp_period)
 }
 
-/// [`BINDINGS`] storage buffers, for every kernel alike.
+/// [`BINDINGS`] storage buffers and [`TEXEL_BINDINGS`] texel buffers, for every kernel alike.
 fn set_layout(device: &Arc<Logical>) -> Result<Arc<DescriptorSetLayout>, Fault> {
-    let binding = DescriptorSetLayoutBinding {
-        stages: ShaderStages::COMPUTE,
-        ..DescriptorSetLayoutBinding::descriptor_type(DescriptorType::StorageBuffer)
+    let binding = |number: usize| {
+        let storage = number < BINDINGS;
+        let kind = if storage { DescriptorType::StorageBuffer } else { DescriptorType::UniformTexelBuffer };
+        DescriptorSetLayoutBinding {
+            stages: ShaderStages::COMPUTE,
+            ..DescriptorSetLayoutBinding::descriptor_type(kind)
+        }
     };
-    let bindings = (0..BINDINGS as u32).map(|number| (number, binding.clone())).collect();
+    let numbers = 0..BINDINGS + TEXEL_BINDINGS;
+    let bindings = numbers.map(|number| (number as u32, binding(number))).collect();
     let info = DescriptorSetLayoutCreateInfo { bindings, ..DescriptorSetLayoutCreateInfo::default() };
     DescriptorSetLayout::new(Arc::clone(device), info).map_err(Fault::checked("vkCreateDescriptorSetLayout"))
 }

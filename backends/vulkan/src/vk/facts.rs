@@ -28,6 +28,8 @@ pub(crate) struct Facts {
     pub(crate) subgroup: u32,
     /// Largest number of bytes that a kernel may see of one buffer.
     pub(crate) largest_binding: u64,
+    /// Largest number of texels that a kernel may see of one buffer.
+    pub(crate) texels: u64,
     /// Largest number of bytes in one allocation.
     pub(crate) largest_allocation: u64,
     /// Most groups in the first two dimensions of a dispatch.
@@ -85,6 +87,7 @@ impl Facts {
                 .unwrap_or(0),
             subgroup,
             largest_binding: u64::from(p.max_storage_buffer_range),
+            texels: u64::from(p.max_texel_buffer_elements),
             largest_allocation: p.max_memory_allocation_size.unwrap_or(u64::MAX),
             groups: [p.max_compute_work_group_count[0], p.max_compute_work_group_count[1]],
         }

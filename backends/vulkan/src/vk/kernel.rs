@@ -14,7 +14,7 @@ use super::Fault;
 pub(crate) const PUSH_WORDS: usize = 8;
 
 macro_rules! kernels {
-    ($($(#[$doc:meta])* $name:ident = $file:literal, writes $written:literal;)*) => {
+    ($($(#[$doc:meta])* $name:ident = $file:literal, writes $written:literal, texels $texels:expr;)*) => {
         /// A shader of `shaders/`.
         #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
         pub(crate) enum Kernel { $($(#[$doc])* $name,)* }
@@ -23,6 +23,11 @@ macro_rules! kernels {
             /// Number of the binding that it writes; it reads the others, and this one too if it works in place.
             pub(crate) fn written(self) -> usize {
                 match self { $(Kernel::$name => $written,)* }
+            }
+
+            /// Numbers of the parts that it reads by texel, from binding [`BINDINGS`](super::device::BINDINGS) on.
+            pub(crate) fn texels(self) -> &'static [usize] {
+                match self { $(Kernel::$name => &$texels,)* }
             }
 
             /// Its name, which is that of its file.
@@ -39,25 +44,39 @@ macro_rules! kernels {
 
 kernels! {
     /// Products with a vector, by format.
-    MatvecF32 = "matvec_f32", writes 2;
-    MatvecF16 = "matvec_f16", writes 2;
-    MatvecBf16 = "matvec_bf16", writes 2;
-    MatvecQ8_0 = "matvec_q8_0", writes 2;
-    MatvecQ4K = "matvec_q4_k", writes 2;
+    MatvecF32 = "matvec_f32", writes 2, texels [];
+    MatvecF16 = "matvec_f16", writes 2, texels [];
+    MatvecBf16 = "matvec_bf16", writes 2, texels [];
+    MatvecQ8_0 = "matvec_q8_0", writes 2, texels [];
+    MatvecQ4K = "matvec_q4_k", writes 2, texels [];
     /// Products with several rows, by format.
-    MatmulF32 = "matmul_f32", writes 2;
-    MatmulF16 = "matmul_f16", writes 2;
-    MatmulBf16 = "matmul_bf16", writes 2;
-    MatmulQ8_0 = "matmul_q8_0", writes 2;
-    MatmulQ4K = "matmul_q4_k", writes 2;
-    Norm = "norm", writes 2;
-    Rope = "rope", writes 2;
-    Swiglu = "swiglu", writes 2;
-    Add = "add", writes 1;
-    Bias = "bias", writes 1;
-    Attention = "attention", writes 3;
-    Argmax = "argmax", writes 1;
-    Probe = "probe", writes 1;
+    MatmulF32 = "matmul_f32", writes 2, texels [];
+    MatmulF16 = "matmul_f16", writes 2, texels [];
+    MatmulBf16 = "matmul_bf16", writes 2, texels [];
+    MatmulQ8_0 = "matmul_q8_0", writes 2, texels [];
+    MatmulQ4K = "matmul_q4_k", writes 2, texels [];
+    /// The same for rows of whole texels.
+    TexelMatvecF32 = "texel_matvec_f32", writes 2, texels [0, 1];
+    TexelMatvecF16 = "texel_matvec_f16", writes 2, texels [0, 1];
+    TexelMatvecBf16 = "texel_matvec_bf16", writes 2, texels [0, 1];
+    TexelMatvecQ8_0 = "texel_matvec_q8_0", writes 2, texels [0, 1];
+    TexelMatvecQ4K = "texel_matvec_q4_k", writes 2, texels [0, 1];
+    /// The same for rows of whole texels.
+    TexelMatmulF32 = "texel_matmul_f32", writes 2, texels [0, 1];
+    TexelMatmulF16 = "texel_matmul_f16", writes 2, texels [0, 1];
+    TexelMatmulBf16 = "texel_matmul_bf16", writes 2, texels [0, 1];
+    TexelMatmulQ8_0 = "texel_matmul_q8_0", writes 2, texels [0, 1];
+    TexelMatmulQ4K = "texel_matmul_q4_k", writes 2, texels [0, 1];
+    Norm = "norm", writes 2, texels [];
+    Rope = "rope", writes 2, texels [];
+    Swiglu = "swiglu", writes 2, texels [];
+    Add = "add", writes 1, texels [];
+    Bias = "bias", writes 1, texels [];
+    Attention = "attention", writes 3, texels [];
+    /// The same for heads of whole texels.
+    TexelAttention = "texel_attention", writes 3, texels [1, 2];
+    Argmax = "argmax", writes 1, texels [];
+    Probe = "probe", writes 1, texels [];
 }
 
 /// Pipelines, made when they are first needed.

@@ -14,7 +14,7 @@ mod messages;
 mod stream;
 mod timing;
 
-pub(crate) use buffer::{Buffer, Kind};
+pub(crate) use buffer::{Buffer, Kind, TEXEL};
 pub(crate) use device::Device;
 pub(crate) use error::Fault;
 pub(crate) use facts::Facts;

@@ -18,7 +18,7 @@ use vulkano::sync::{AccessFlags, DependencyInfo, MemoryBarrier, PipelineStages};
 use super::device::BINDINGS;
 use super::kernel::Kernels;
 use super::timing::{Timer, Times};
-use super::{Buffer, Device, Fault, Kernel, Kind, PUSH_WORDS};
+use super::{Buffer, Device, Fault, Kernel, Kind, PUSH_WORDS, TEXEL};
 use crate::hazard::{Hazards, Span};
 use modelbench_contract::{BackendError, ErrorKind};
 
@@ -26,6 +26,8 @@ use modelbench_contract::{BackendError, ErrorKind};
 const STAGING: u64 = 8 << 20;
 /// Commands after which the device is given what there is, so that it does not idle.
 const MOST_RECORDED: usize = 4096;
+/// Submissions in flight after which recording waits, so that a caller who never waits is held back.
+const MOST_IN_FLIGHT: usize = 8;
 /// Remembered descriptor sets; beyond, all are forgotten at the next wait.
 const MOST_SETS: usize = 8192;
 
@@ -58,7 +60,8 @@ pub(crate) struct Stream {
     /// Time on the device by kernel, if that is asked for.
     pub(crate) times: Times,
     hazards: Hazards,
-    sets: HashMap<[Span; BINDINGS], Arc<DescriptorSet>>,
+    /// By the bytes that they show, and which of them by texel.
+    sets: HashMap<([Span; BINDINGS], &'static [usize]), Arc<DescriptorSet>>,
     /// Buffers that recorded commands use.
     held: Vec<Arc<Buffer>>,
     upload: Buffer,
@@ -318,7 +321,10 @@ impl Stream {
     /// Counts a command.
     fn noted(&mut self) -> Result<(), Fault> {
         self.recorded += 1;
-        if self.recorded >= MOST_RECORDED { self.submit() } else { Ok(()) }
+        if self.recorded >= MOST_RECORDED {
+            self.submit()?;
+        }
+        if self.in_flight.len() > MOST_IN_FLIGHT { self.finish() } else { Ok(()) }
     }
 
     /// The command buffer; a new one waits for everything before it.
@@ -392,15 +398,22 @@ impl Stream {
             return Err(Fault::Invalid { call: "a dispatch", text });
         };
         let all: [&Part; BINDINGS] = std::array::from_fn(|i| *parts.get(i).unwrap_or(first));
-        let key = all.map(Part::span);
+        let key = (all.map(Part::span), kernel.texels());
         if let Some(set) = self.sets.get(&key) {
             return Ok(Arc::clone(set));
         }
-        let writes = all.iter().zip(0..).map(|(part, binding)| {
+        let storage = all.iter().zip(0..).map(|(part, binding)| {
             let range = part.offset..part.offset + part.len;
             let info = DescriptorBufferInfo { buffer: part.buffer.whole(), range };
             WriteDescriptorSet::buffer_with_range(binding, info)
         });
+        let mut writes: Vec<WriteDescriptorSet> = storage.collect();
+        for (&number, binding) in kernel.texels().iter().zip(BINDINGS as u32..) {
+            let part = all.get(number).unwrap_or(&all[0]);
+            // The pool gives out more than whole texels; what lies behind the part is never used.
+            let view = part.buffer.texels(part.offset, part.len.next_multiple_of(TEXEL))?;
+            writes.push(WriteDescriptorSet::buffer_view(binding, view));
+        }
         let allocator: Arc<dyn DescriptorSetAllocator> = Arc::clone(&self.device.sets) as _;
         let set = DescriptorSet::new(allocator, Arc::clone(&self.device.set_layout), writes, [])
             .map_err(Fault::checked("a descriptor set"))?;
