@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use modelbench_candle::Candle;
 use modelbench_contract::{Backend, BackendError};
 use modelbench_reference::CpuRef;
+use modelbench_vulkan::{Options, Vulkan};
 use modelbench_zoo::Mock;
 
 use crate::worker::Channel;
@@ -19,17 +20,20 @@ pub enum Bundled {
     Candle,
     /// The reference itself.
     CpuRef,
+    /// Compute shaders on a Vulkan device.
+    Vulkan,
 }
 
 impl Bundled {
     /// Every backend that users see, sorted by name.
-    pub const LISTED: [Bundled; 2] = [Bundled::Candle, Bundled::CpuRef];
+    pub const LISTED: [Bundled; 3] = [Bundled::Candle, Bundled::CpuRef, Bundled::Vulkan];
 
     /// Its exact name.
     pub fn name(self) -> &'static str {
         match self {
             Bundled::Candle => "candle",
             Bundled::CpuRef => "cpu-ref",
+            Bundled::Vulkan => "vulkan",
         }
     }
 
@@ -39,6 +43,7 @@ impl Bundled {
             Bundled::Candle if cfg!(feature = "cuda") => "candle-core on CUDA device 0",
             Bundled::Candle => "candle-core on this machine's CPU",
             Bundled::CpuRef => "the bundled scalar reference; never passes -require-non-reference",
+            Bundled::Vulkan => "compute shaders on a Vulkan 1.2 device, chosen by -device",
         }
     }
 
@@ -47,6 +52,7 @@ impl Bundled {
         match self {
             Bundled::Candle => channel.serve(Candle::new),
             Bundled::CpuRef => channel.serve(|| Ok(CpuRef::new())),
+            Bundled::Vulkan => channel.serve(vulkan),
         }
     }
 
@@ -58,6 +64,7 @@ impl Bundled {
         let device = match self {
             Bundled::Candle => Candle::new()?.device(),
             Bundled::CpuRef => CpuRef::new().device(),
+            Bundled::Vulkan => vulkan()?.device(),
         };
         Ok(format!("{} ({})", device.hardware, device.runtime))
     }
@@ -66,6 +73,12 @@ impl Bundled {
     pub fn find(name: &str) -> Option<Bundled> {
         Bundled::LISTED.into_iter().find(|backend| backend.name() == name)
     }
+}
+
+/// The Vulkan backend on the device that the environment means.
+fn vulkan() -> Result<Vulkan, BackendError> {
+    let options = Options::from_environment().map_err(|e| BackendError::invalid(e.to_string()))?;
+    Vulkan::new(&options)
 }
 
 /// Known names close to a mistyped one, the nearest first.

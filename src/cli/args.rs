@@ -31,6 +31,12 @@ pub(super) struct RunArgs {
     /// Backend under test, by its exact name (see: modelbench list backends)
     #[arg(long, value_name = "NAME")]
     pub backend: Option<String>,
+    /// Device of the vulkan backend: an index, a UUID or the device's whole name [default: the best kind there is]
+    #[arg(long, value_name = "DEVICE")]
+    pub device: Option<String>,
+    /// Run the vulkan backend under the Khronos validation layer; every message of it is an error
+    #[arg(long)]
+    pub vulkan_validation: bool,
     /// Fail with exit code 3 unless it is shown that the CPU reference did not do the work
     #[arg(long)]
     pub require_non_reference: bool,

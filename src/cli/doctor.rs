@@ -27,7 +27,7 @@ pub(super) fn run(out: &mut impl Write) -> Result<u8, Failure> {
     if !cfg!(feature = "cuda") {
         writeln!(out, "missing    candle on CUDA: build with --features cuda (needs a CUDA toolkit)")?;
     }
-    writeln!(out, "missing    device backends (Vulkan, CUDA): none is part of this version")?;
+    writeln!(out, "missing    CUDA backend of our own: not part of this version")?;
     for (measure, state) in crate::worker::sandbox_report() {
         writeln!(out, "sandbox    {measure}: {state}")?;
     }

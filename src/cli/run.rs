@@ -70,6 +70,7 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
         request_deadline: Duration::from_secs(args.timeout),
         memory_limit_bytes: args.memory_limit << 20,
         self_test: args.self_test,
+        environment: device_choice(args, &backend)?,
         enough_regressions: None,
     };
     let mut record = RecordSink::create(&folder)?;
@@ -125,6 +126,23 @@ pub(super) fn named(backend: Option<&str>, self_test: bool) -> Result<String, Fa
     let hint = nearest.first().map_or(String::new(), |near| format!("\n       did you mean {near}?"));
     let text = format!("no backend {name:?}; known here: {}{hint}", nearest.join(", "));
     Err(Failure::message(exit::USAGE, text))
+}
+
+/// What the worker is told about the device, as variables of its environment.
+fn device_choice(args: &RunArgs, backend: &str) -> Result<Vec<(&'static str, String)>, Failure> {
+    let mut told = Vec::new();
+    if let Some(device) = &args.device {
+        told.push((modelbench_vulkan::DEVICE_VARIABLE, device.clone()));
+    }
+    if args.vulkan_validation {
+        told.push((modelbench_vulkan::VALIDATION_VARIABLE, "1".to_owned()));
+    }
+    if !told.is_empty() && backend != Bundled::Vulkan.name() {
+        let text =
+            format!("backend {backend:?} has one device; -device and -vulkan-validation are for vulkan");
+        return Err(Failure::message(exit::USAGE, text));
+    }
+    Ok(told)
 }
 
 /// Creates the run folder. One that already holds a run is refused, so that nothing is overwritten.
@@ -184,6 +202,7 @@ fn repro_flags(args: &RunArgs) -> String {
     let path = |p: &Option<PathBuf>| p.as_ref().map(|p| format!("'{}'", p.display()));
     add("model", path(&args.model));
     add("suites", path(&args.suites));
+    add("device", args.device.as_ref().map(|device| format!("'{device}'")));
     if args.self_test {
         flags.push_str(" -self-test");
     }

@@ -72,6 +72,8 @@ pub struct Plan<'a> {
     pub memory_limit_bytes: u64,
     /// True if self-test backends are allowed.
     pub self_test: bool,
+    /// Variables for the worker beside those that it gets of this process's environment.
+    pub environment: Vec<(&'static str, String)>,
     /// Ends the run once so many cases are regressions; `None` runs every case.
     pub enough_regressions: Option<usize>,
 }
@@ -212,13 +214,17 @@ pub(super) fn worker_spec(
     if self_test {
         args.push("--self-test".into());
     }
-    WorkerSpec {
+    let mut spec = WorkerSpec {
         args,
         request_deadline,
         start_deadline: request_deadline.max(Duration::from_secs(30)),
         memory_limit_bytes,
         ..WorkerSpec::this_binary()
+    };
+    for (name, value) in &plan.environment {
+        spec.environment = spec.environment.with(name, value);
     }
+    spec
 }
 
 #[cfg(test)]

@@ -125,6 +125,7 @@ pub(super) fn trial(
         memory_limit_bytes: if behaviour.fatal { FATAL_MEMORY } else { MEMORY },
         self_test: true,
         enough_regressions: (!adversary).then_some(ENOUGH),
+        environment: Vec::new(),
     };
     let mut nobody: Vec<&mut dyn Sink> = Vec::new();
     let Ran { header, cases: records, measured } = runner::run(plan, &mut nobody)

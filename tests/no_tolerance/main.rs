@@ -14,6 +14,7 @@ use rules::scan;
 
 /// Numbers that look like tolerances and are none: file, literal, reason. An entry that matches nothing is an error.
 const ALLOWED: &[(&str, &str, &str)] = &[
+    ("backends/vulkan/examples/decode.rs", "1e-5", "the eps argument of a norm"),
     ("evidence/src/record_checks.rs", "1.0", "the whole, of which a share cannot be more"),
     (
         "fixtures/zoo/src/elementwise.rs",
@@ -93,6 +94,7 @@ fn no_rust_file_carries_a_tolerance() {
         "reference/src/",
         "evidence/src/",
         "backends/candle/src/",
+        "backends/vulkan/src/",
         "fixtures/zoo/src/",
     ] {
         assert!(sources.iter().any(|(path, _)| path.starts_with(part)), "nothing was searched in {part}");
