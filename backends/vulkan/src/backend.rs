@@ -40,6 +40,11 @@ impl Vulkan {
         self.gpu.counts()
     }
 
+    /// Bytes of device memory that the backend holds, its pool included.
+    pub fn held(&self) -> u64 {
+        self.gpu.held()
+    }
+
     /// Calls and nanoseconds on the device by kernel, of everything waited for; empty unless [`Options::timing`] is on
     /// and the device has a clock.
     pub fn times(&self) -> &Times {

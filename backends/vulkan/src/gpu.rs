@@ -164,7 +164,7 @@ impl Gpu {
     }
 
     /// Bytes of all blocks.
-    fn held(&self) -> u64 {
+    pub(crate) fn held(&self) -> u64 {
         self.blocks.iter().flatten().map(|block| block.size()).sum()
     }
 

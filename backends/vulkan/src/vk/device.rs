@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use ash::vk;
-use modelbench_contract::{BackendError, Capacity, ErrorKind};
+use modelbench_contract::{BackendError, Capacity, DeviceKind, ErrorKind};
 use vulkano::VulkanObject;
 use vulkano::command_buffer::allocator::StandardCommandBufferAllocator;
 use vulkano::descriptor_set::allocator::StandardDescriptorSetAllocator;
@@ -126,7 +126,8 @@ impl Device {
         &self.facts
     }
 
-    /// Memory of the largest heap on the device; free memory only where the driver tells it.
+    /// Memory of the largest heap on the device; free memory only where the driver tells it, and not on a software device:
+    /// its budget is the memory of the whole machine, in which others come and go.
     pub(crate) fn capacity(&self) -> Capacity {
         let physical = self.logical.physical_device();
         let heaps = &physical.memory_properties().memory_heaps;
@@ -136,7 +137,8 @@ impl Device {
             .filter(|(_, heap)| heap.flags.intersects(MemoryHeapFlags::DEVICE_LOCAL))
             .max_by_key(|(_, heap)| heap.size);
         let Some((index, heap)) = largest else { return Capacity { total: self.facts.heap, free: None } };
-        let free = self.logical.enabled_extensions().ext_memory_budget.then(|| {
+        let tells = self.logical.enabled_extensions().ext_memory_budget;
+        let free = (tells && self.facts.kind != DeviceKind::Software).then(|| {
             let mut budget = vk::PhysicalDeviceMemoryBudgetPropertiesEXT::default();
             let mut properties = vk::PhysicalDeviceMemoryProperties2::default().push_next(&mut budget);
             let fns = physical.instance().fns();

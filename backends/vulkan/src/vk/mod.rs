@@ -4,6 +4,7 @@
 
 #![allow(unsafe_code)]
 
+mod barriers;
 mod buffer;
 mod choose;
 mod device;
@@ -11,6 +12,7 @@ mod error;
 mod facts;
 mod kernel;
 mod messages;
+mod sets;
 mod stream;
 mod timing;
 

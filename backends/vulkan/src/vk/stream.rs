@@ -1,6 +1,5 @@
 //! The one stream of commands: recorded until somebody must wait, with a barrier only where two commands meet.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use ash::vk;
@@ -9,16 +8,13 @@ use vulkano::command_buffer::{
     BufferCopy, CommandBuffer, CommandBufferBeginInfo, CommandBufferLevel, CommandBufferUsage,
     CopyBufferInfo, RecordingCommandBuffer,
 };
-use vulkano::descriptor_set::allocator::DescriptorSetAllocator;
-use vulkano::descriptor_set::{DescriptorBufferInfo, DescriptorSet, WriteDescriptorSet};
 use vulkano::pipeline::PipelineBindPoint;
 use vulkano::sync::fence::{Fence, FenceCreateInfo};
-use vulkano::sync::{AccessFlags, DependencyInfo, MemoryBarrier, PipelineStages};
 
-use super::device::BINDINGS;
 use super::kernel::Kernels;
+use super::sets::Sets;
 use super::timing::{Timer, Times};
-use super::{Buffer, Device, Fault, Kernel, Kind, PUSH_WORDS, TEXEL};
+use super::{Buffer, Device, Fault, Kernel, Kind, PUSH_WORDS, barriers};
 use crate::hazard::{Hazards, Span};
 use modelbench_contract::{BackendError, ErrorKind};
 
@@ -28,8 +24,6 @@ const STAGING: u64 = 8 << 20;
 const MOST_RECORDED: usize = 4096;
 /// Submissions in flight after which recording waits, so that a caller who never waits is held back.
 const MOST_IN_FLIGHT: usize = 8;
-/// Remembered descriptor sets; beyond, all are forgotten at the next wait.
-const MOST_SETS: usize = 8192;
 
 /// Some bytes of a buffer.
 #[derive(Debug, Clone)]
@@ -43,7 +37,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    fn span(&self) -> Span {
+    pub(super) fn span(&self) -> Span {
         self.buffer.span(self.offset, self.len)
     }
 }
@@ -60,8 +54,7 @@ pub(crate) struct Stream {
     /// Time on the device by kernel, if that is asked for.
     pub(crate) times: Times,
     hazards: Hazards,
-    /// By the bytes that they show, and which of them by texel.
-    sets: HashMap<([Span; BINDINGS], &'static [usize]), Arc<DescriptorSet>>,
+    sets: Sets,
     /// Buffers that recorded commands use.
     held: Vec<Arc<Buffer>>,
     upload: Buffer,
@@ -92,7 +85,7 @@ impl Stream {
             timer: None,
             times: Times::new(),
             hazards: Hazards::default(),
-            sets: HashMap::new(),
+            sets: Sets::default(),
             held: Vec::new(),
             upload,
             staged: 0,
@@ -128,7 +121,7 @@ impl Stream {
         for part in parts {
             part.buffer.check(part.offset, part.len)?;
         }
-        let set = self.set(kernel, parts)?;
+        let set = self.sets.get(&self.device, kernel, parts)?;
         let pipeline = Arc::clone(self.kernels.get(kernel, lanes, unpack_is_exact)?);
         let written = kernel.written();
         let spans = |write: bool| -> Vec<Span> {
@@ -234,16 +227,9 @@ impl Stream {
     /// Gives the device what is recorded, without waiting.
     pub(crate) fn submit(&mut self) -> Result<(), Fault> {
         let Some(mut recording) = self.recording.take() else { return Ok(()) };
-        let towards_host = MemoryBarrier {
-            src_stages: PipelineStages::ALL_COMMANDS,
-            src_access: AccessFlags::MEMORY_WRITE,
-            dst_stages: PipelineStages::HOST,
-            dst_access: AccessFlags::HOST_READ,
-            ..MemoryBarrier::default()
-        };
         // SAFETY: the barrier names stages and accesses of any queue; recording is complete.
         let commands = unsafe {
-            recording.pipeline_barrier_unchecked(&dependency(towards_host));
+            recording.pipeline_barrier_unchecked(&barriers::towards_host());
             recording.end()
         };
         let commands = commands.map_err(Fault::vulkan("vkEndCommandBuffer"))?;
@@ -289,9 +275,7 @@ impl Stream {
         }
         self.held.clear();
         self.staged = 0;
-        if self.sets.len() > MOST_SETS {
-            self.sets.clear();
-        }
+        self.sets.trim();
         self.device.messages.check()
     }
 
@@ -339,7 +323,7 @@ impl Stream {
             let mut begun = RecordingCommandBuffer::new(allocator, family, CommandBufferLevel::Primary, info)
                 .map_err(Fault::checked("vkBeginCommandBuffer"))?;
             // SAFETY: the barrier names stages and accesses of any queue.
-            unsafe { begun.pipeline_barrier_unchecked(&dependency(between())) };
+            unsafe { begun.pipeline_barrier_unchecked(&barriers::between()) };
             if self.device.tick.is_some() {
                 self.timer = Some(Timer::begin(&self.device, &mut begun)?);
             }
@@ -353,7 +337,7 @@ impl Stream {
         if self.hazards.barrier_before(reads, writes) && !self.device.without_barriers {
             let recording = self.recording()?;
             // SAFETY: the barrier names stages and accesses that this queue has.
-            unsafe { recording.pipeline_barrier_unchecked(&dependency(between())) };
+            unsafe { recording.pipeline_barrier_unchecked(&barriers::between()) };
             self.barriers += 1;
         }
         Ok(())
@@ -390,36 +374,6 @@ impl Stream {
         unsafe { recording.copy_buffer_unchecked(&info) };
         Ok(())
     }
-
-    /// The descriptor set of these parts; bindings that the kernel does not have repeat the first.
-    fn set(&mut self, kernel: Kernel, parts: &[&Part]) -> Result<Arc<DescriptorSet>, Fault> {
-        let Some(first) = parts.first().filter(|_| parts.len() <= BINDINGS) else {
-            let text = format!("{} bindings for {kernel:?}", parts.len());
-            return Err(Fault::Invalid { call: "a dispatch", text });
-        };
-        let all: [&Part; BINDINGS] = std::array::from_fn(|i| *parts.get(i).unwrap_or(first));
-        let key = (all.map(Part::span), kernel.texels());
-        if let Some(set) = self.sets.get(&key) {
-            return Ok(Arc::clone(set));
-        }
-        let storage = all.iter().zip(0..).map(|(part, binding)| {
-            let range = part.offset..part.offset + part.len;
-            let info = DescriptorBufferInfo { buffer: part.buffer.whole(), range };
-            WriteDescriptorSet::buffer_with_range(binding, info)
-        });
-        let mut writes: Vec<WriteDescriptorSet> = storage.collect();
-        for (&number, binding) in kernel.texels().iter().zip(BINDINGS as u32..) {
-            let part = all.get(number).unwrap_or(&all[0]);
-            // The pool gives out more than whole texels; what lies behind the part is never used.
-            let view = part.buffer.texels(part.offset, part.len.next_multiple_of(TEXEL))?;
-            writes.push(WriteDescriptorSet::buffer_view(binding, view));
-        }
-        let allocator: Arc<dyn DescriptorSetAllocator> = Arc::clone(&self.device.sets) as _;
-        let set = DescriptorSet::new(allocator, Arc::clone(&self.device.set_layout), writes, [])
-            .map_err(Fault::checked("a descriptor set"))?;
-        self.sets.insert(key, Arc::clone(&set));
-        Ok(set)
-    }
 }
 
 impl Drop for Stream {
@@ -433,22 +387,4 @@ impl Drop for Stream {
 
 fn no_recording() -> Fault {
     Fault::Invalid { call: "recording", text: "no command buffer".to_owned() }
-}
-
-/// Everything that kernels and copies did is done and visible before kernels and copies go on.
-fn between() -> MemoryBarrier {
-    MemoryBarrier {
-        src_stages: PipelineStages::COMPUTE_SHADER | PipelineStages::ALL_TRANSFER,
-        src_access: AccessFlags::SHADER_WRITE | AccessFlags::TRANSFER_WRITE,
-        dst_stages: PipelineStages::COMPUTE_SHADER | PipelineStages::ALL_TRANSFER,
-        dst_access: AccessFlags::SHADER_READ
-            | AccessFlags::SHADER_WRITE
-            | AccessFlags::TRANSFER_READ
-            | AccessFlags::TRANSFER_WRITE,
-        ..MemoryBarrier::default()
-    }
-}
-
-fn dependency(barrier: MemoryBarrier) -> DependencyInfo {
-    DependencyInfo { memory_barriers: [barrier].into_iter().collect(), ..DependencyInfo::default() }
 }

@@ -44,6 +44,24 @@ fn plain_values_survive_the_round_trip_bit_for_bit() {
 }
 
 #[test]
+fn memory_goes_back_to_the_device_once_it_is_done_with_it() {
+    let mut b = vulkan();
+    b.sync().unwrap();
+    let before = b.held();
+    let n = 1 << 22;
+    let mut large = up(&mut b, &[n], &vec![1.0; n]);
+    let other = up(&mut b, &[n], &vec![2.0; n]);
+    b.add_in_place(&mut large, &other).unwrap();
+    assert!(b.held() >= before + 8 * n as u64, "{} after {before}", b.held());
+    b.free(other).unwrap();
+    // The sum still reads what was freed.
+    assert!(b.read(&large).unwrap().iter().all(|&v| v == 3.0));
+    b.free(large).unwrap();
+    b.sync().unwrap();
+    assert_eq!(b.held(), before);
+}
+
+#[test]
 fn upload_narrows_and_says_so() {
     let mut b = vulkan();
     let values = reals(2, 64);
