@@ -33,7 +33,7 @@ mod tests {
         assert_eq!(e4m3(0x80).to_bits(), 0x8000);
         assert!(e4m3(0x7f).is_nan() && e4m3(0xff).is_nan());
         assert_eq!(e5m2(0x3c).to_f32(), 1.0);
-        assert_eq!(e5m2(0x01).to_f32(), 0.000_015_258_789_062_5);
+        assert_eq!(e5m2(0x01).to_f32(), 1.0 / 65_536.0);
         assert_eq!(e5m2(0xfc).to_f32(), f32::NEG_INFINITY);
     }
 }
