@@ -180,6 +180,13 @@ pub struct Header {
     pub started: String,
 }
 
+impl Header {
+    /// True if the run fails without the gate: to require hardware is to require that it did the work.
+    pub fn requires_gate(&self) -> bool {
+        self.require_non_reference || self.require_hardware
+    }
+}
+
 fn is_zero(n: &u32) -> bool {
     *n == 0
 }

@@ -153,6 +153,15 @@ fn a_software_device_is_named_and_refused_where_hardware_is_required() {
     let gate = decided(software(true), as_is);
     says(&gate, WitnessKind::Selection, Contradiction, "hardware is required");
     assert_eq!(gate.verdict, GateVerdict::Failed);
+    // To require hardware is to require the gate, which would otherwise be shown and not heeded.
+    let gate = decided(
+        |header, cases| {
+            software(true)(header, cases);
+            header.require_non_reference = false;
+        },
+        as_is,
+    );
+    assert!(gate.required);
     let gate = decided(|header, _| header.require_hardware = true, as_is);
     assert_eq!(gate.verdict, GateVerdict::Passed);
 }

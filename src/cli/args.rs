@@ -8,6 +8,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use modelbench_evidence::mode::Mode;
 
 use super::args_attest::{ChallengeCommand, CountersignArgs, DiffArgs, WaiverCommand};
+use super::args_backend::BackendArgs;
 use super::exit;
 
 /// Loads an ML compute backend by name, checks it against golden suites and the CPU reference, proves that the
@@ -28,19 +29,13 @@ pub(super) struct Cli {
 /// Options of the conformance run.
 #[derive(Debug, Args)]
 pub(super) struct RunArgs {
-    /// Backend under test, by its exact name (see: modelbench list backends)
-    #[arg(long, value_name = "NAME")]
-    pub backend: Option<String>,
-    /// Device of the vulkan backend: an index, a UUID or the device's whole name [default: the best kind there is]
-    #[arg(long, value_name = "DEVICE")]
-    pub device: Option<String>,
-    /// Run the vulkan backend under the Khronos validation layer; every message of it is an error
-    #[arg(long)]
-    pub vulkan_validation: bool,
+    /// The backend under test.
+    #[command(flatten)]
+    pub candidate: BackendArgs,
     /// Fail with exit code 3 unless it is shown that the CPU reference did not do the work
     #[arg(long)]
     pub require_non_reference: bool,
-    /// Fail with exit code 3 if the device is a program that runs on the CPU (llvmpipe, WARP, SwiftShader)
+    /// As -require-non-reference, and fail too if the device is a program that runs on the CPU (llvmpipe, WARP, SwiftShader)
     #[arg(long)]
     pub require_hardware: bool,
     /// ci: known failures and retries are allowed, and the row says PARTIAL at most. certify: every case of the kit once,
@@ -86,12 +81,6 @@ pub(super) struct RunArgs {
     /// Suite tree to use in place of the embedded one; the row then shows its digest
     #[arg(long, value_name = "DIR")]
     pub suites: Option<PathBuf>,
-    /// Longest time in seconds that one request to the worker may take
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub timeout: u64,
-    /// Most memory in MiB that the worker may use
-    #[arg(long, value_name = "MIB", default_value_t = 8192, value_parser = clap::value_parser!(u64).range(64..))]
-    pub memory_limit: u64,
     /// Print only the verdict
     #[arg(long, conflicts_with = "json")]
     pub quiet: bool,
@@ -101,9 +90,6 @@ pub(super) struct RunArgs {
     /// Print one JSON object on standard output
     #[arg(long)]
     pub json: bool,
-    /// Allow the misbehaving self-test backends, mock:<behaviour>
-    #[arg(long, hide = true)]
-    pub self_test: bool,
 }
 
 /// Labels that `-require` takes.
@@ -265,24 +251,15 @@ pub(super) struct SelftestArgs {
 /// many such counts follows the tree of the sum.
 #[derive(Debug, Args)]
 pub(super) struct FingerprintArgs {
-    /// Backend, by its exact name (see: modelbench list backends)
-    #[arg(long, value_name = "NAME")]
-    pub backend: Option<String>,
+    /// The backend.
+    #[command(flatten)]
+    pub candidate: BackendArgs,
     /// Seed of the probes, decimal or 0x…
     #[arg(long, value_name = "N", default_value = "0x5eed", value_parser = parse_seed)]
     pub seed: u64,
-    /// Longest time in seconds that one request to the worker may take
-    #[arg(long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
-    pub timeout: u64,
-    /// Most memory in MiB that the worker may use
-    #[arg(long, value_name = "MIB", default_value_t = 8192, value_parser = clap::value_parser!(u64).range(64..))]
-    pub memory_limit: u64,
     /// Print one JSON object on standard output, with the full trees
     #[arg(long)]
     pub json: bool,
-    /// Allow the misbehaving self-test backends, mock:<behaviour>
-    #[arg(long, hide = true)]
-    pub self_test: bool,
 }
 
 /// Things that can be listed.

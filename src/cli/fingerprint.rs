@@ -1,23 +1,16 @@
 //! `modelbench fingerprint`: the order in which a backend adds up products.
 
 use std::io::Write;
-use std::time::Duration;
 
 use modelbench_evidence::tree::{Measured, Product, ProductTree, Tree, TreeSummary, describe, summary};
 
 use super::args::FingerprintArgs;
+use super::exit;
 use super::failure::Failure;
-use super::{exit, run as conformance};
 use crate::runner::{self, FingerprintError, FingerprintPlan, Fingerprinted};
 
 pub(super) fn run(args: &FingerprintArgs, out: &mut impl Write) -> Result<u8, Failure> {
-    let plan = FingerprintPlan {
-        backend: conformance::named(args.backend.as_deref(), args.self_test)?,
-        seed: args.seed,
-        request_deadline: Duration::from_secs(args.timeout),
-        memory_limit_bytes: args.memory_limit << 20,
-        self_test: args.self_test,
-    };
+    let plan = FingerprintPlan { candidate: args.candidate.candidate()?, seed: args.seed };
     let found = runner::fingerprint(&plan).map_err(|error| match error {
         FingerprintError::NotLoaded { .. } => Failure::new(exit::NOT_LOADED, error),
         FingerprintError::Gone { .. } => Failure::new(exit::NOTHING, error),

@@ -2,6 +2,7 @@
 
 mod args;
 mod args_attest;
+mod args_backend;
 mod build_suites;
 mod challenge;
 mod countersign;

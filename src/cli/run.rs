@@ -2,7 +2,7 @@
 
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use modelbench_contract::Class;
 use modelbench_evidence::gate::{self, GateVerdict};
@@ -17,11 +17,12 @@ use super::failure::Failure;
 use super::{exit, load, told};
 use crate::bundled::{self, Bundled, MOCK_PREFIX};
 use crate::report::{self, Progress, RecordSink, Style, Summary};
-use crate::runner::{self, Knowledge, Order, Plan, Ran, RunError, Sink};
+use crate::runner::{self, Candidate, Knowledge, Order, Plan, Ran, RunError, Sink};
 use crate::suite::{self, Case};
 
 pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
-    let backend = named(args.backend.as_deref(), args.self_test)?;
+    let candidate = args.candidate.candidate()?;
+    let backend = candidate.backend.clone();
     told::check_mode(args)?;
     let suites = load::suites(args.suites.as_deref())?;
     let set = suites.set(&args.set)?;
@@ -46,11 +47,11 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
     let own = [runner::own_binary().map_err(|e| Failure::new(exit::NOTHING, e))?];
     let challenged = told::challenge(args.challenge.as_deref(), &backend, &own, &suites.digest)?;
     let expected = told::baseline(args, &backend, &suites.cases)?;
-    let waivers = if args.waiver.is_empty() { Vec::new() } else { waivers(args, &backend, &key, &cases)? };
+    let waivers = if args.waiver.is_empty() { Vec::new() } else { waivers(args, &candidate, &key, &cases)? };
     let folder = folder(args, &backend)?;
 
     let plan = Plan {
-        backend: backend.clone(),
+        candidate,
         set: &set,
         full_cases,
         suite_digest: suites.digest.clone(),
@@ -67,10 +68,6 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
         challenge: challenged.map(|challenged| challenged.reference),
         require_non_reference: args.require_non_reference,
         require_hardware: args.require_hardware,
-        request_deadline: Duration::from_secs(args.timeout),
-        memory_limit_bytes: args.memory_limit << 20,
-        self_test: args.self_test,
-        environment: device_choice(args, &backend)?,
         enough_regressions: None,
     };
     let mut record = RecordSink::create(&folder)?;
@@ -100,10 +97,13 @@ pub(super) fn run(args: &RunArgs) -> Result<u8, Failure> {
 }
 
 /// Waivers for the backend on the device that it finds here.
-fn waivers(args: &RunArgs, backend: &str, key: &PrivateKey, cases: &[Case]) -> Result<Vec<String>, Failure> {
-    let deadline = Duration::from_secs(args.timeout);
-    let identity = runner::identify(backend, args.self_test, deadline, args.memory_limit << 20)
-        .map_err(|e| Failure::new(exit::NOT_LOADED, e))?;
+fn waivers(
+    args: &RunArgs,
+    candidate: &Candidate,
+    key: &PrivateKey,
+    cases: &[Case],
+) -> Result<Vec<String>, Failure> {
+    let identity = candidate.identify().map_err(|e| Failure::new(exit::NOT_LOADED, e))?;
     let maintainers = told::maintainers(&args.maintainer)?;
     let signer = key.public_key().keyid();
     told::waivers(&args.waiver, &maintainers, &signer, &identity.name, &identity.device.hardware, cases)
@@ -126,23 +126,6 @@ pub(super) fn named(backend: Option<&str>, self_test: bool) -> Result<String, Fa
     let hint = nearest.first().map_or(String::new(), |near| format!("\n       did you mean {near}?"));
     let text = format!("no backend {name:?}; known here: {}{hint}", nearest.join(", "));
     Err(Failure::message(exit::USAGE, text))
-}
-
-/// What the worker is told about the device, as variables of its environment.
-fn device_choice(args: &RunArgs, backend: &str) -> Result<Vec<(&'static str, String)>, Failure> {
-    let mut told = Vec::new();
-    if let Some(device) = &args.device {
-        told.push((modelbench_vulkan::DEVICE_VARIABLE, device.clone()));
-    }
-    if args.vulkan_validation {
-        told.push((modelbench_vulkan::VALIDATION_VARIABLE, "1".to_owned()));
-    }
-    if !told.is_empty() && backend != Bundled::Vulkan.name() {
-        let text =
-            format!("backend {backend:?} has one device; -device and -vulkan-validation are for vulkan");
-        return Err(Failure::message(exit::USAGE, text));
-    }
-    Ok(told)
 }
 
 /// Creates the run folder. One that already holds a run is refused, so that nothing is overwritten.
@@ -202,8 +185,8 @@ fn repro_flags(args: &RunArgs) -> String {
     let path = |p: &Option<PathBuf>| p.as_ref().map(|p| format!("'{}'", p.display()));
     add("model", path(&args.model));
     add("suites", path(&args.suites));
-    add("device", args.device.as_ref().map(|device| format!("'{device}'")));
-    if args.self_test {
+    add("device", args.candidate.device.as_ref().map(|device| format!("'{device}'")));
+    if args.candidate.self_test {
         flags.push_str(" -self-test");
     }
     flags

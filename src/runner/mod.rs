@@ -1,5 +1,6 @@
 //! The runner: cases in, events out. It knows workers and checks, and nothing of terminals and files.
 
+mod candidate;
 mod caps;
 mod collectives;
 mod contract;
@@ -33,6 +34,7 @@ mod run;
 mod script;
 mod state;
 
+pub use candidate::Candidate;
 pub use event::{Event, Sink};
 pub use explain::explain;
 pub use finding::{CheckError, Finding};
@@ -45,4 +47,4 @@ pub use knowledge::Knowledge;
 pub use models::{DEFAULT_MODEL, Subject, SubjectError};
 pub use recompute::{RecomputeError, Recomputed, recompute};
 pub use registry::{asks, question, subject, validate};
-pub use run::{Order, Plan, Ran, RunError, identify, run};
+pub use run::{Order, Plan, Ran, RunError, run};

@@ -1,8 +1,7 @@
 //! One run: every case of a plan, each on a live worker, whatever happened to the one before.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Instant, SystemTime};
 
-use modelbench_contract::Identity;
 use modelbench_evidence::expected::{Expectation, Rules};
 use modelbench_evidence::measured::Measured;
 use modelbench_evidence::mode::Mode;
@@ -10,6 +9,7 @@ use modelbench_evidence::outcome::Verdict;
 use modelbench_evidence::record::{CaseRecord, ChallengeRef, Header};
 use modelbench_evidence::time;
 
+use super::candidate::Candidate;
 use super::event::{Event, Sink};
 use super::header::header;
 use super::knowledge::Knowledge;
@@ -18,7 +18,7 @@ use super::post::Post;
 use super::registry::Bench;
 use crate::inputs::Stream;
 use crate::suite::{Case, Set};
-use crate::worker::{Worker, WorkerError, WorkerSpec};
+use crate::worker::{Worker, WorkerError};
 
 /// The order of the cases of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +32,8 @@ pub enum Order {
 /// What to run.
 #[derive(Debug)]
 pub struct Plan<'a> {
-    /// Exact name of the backend.
-    pub backend: String,
+    /// The backend.
+    pub candidate: Candidate,
     /// The set.
     pub set: &'a Set,
     /// Number of cases of the set `full`.
@@ -66,14 +66,6 @@ pub struct Plan<'a> {
     pub require_non_reference: bool,
     /// True if a device that the CPU emulates is refused.
     pub require_hardware: bool,
-    /// Longest time that one request may take.
-    pub request_deadline: Duration,
-    /// Most memory that the worker may use.
-    pub memory_limit_bytes: u64,
-    /// True if self-test backends are allowed.
-    pub self_test: bool,
-    /// Variables for the worker beside those that it gets of this process's environment.
-    pub environment: Vec<(&'static str, String)>,
     /// Ends the run once so many cases are regressions; `None` runs every case.
     pub enough_regressions: Option<usize>,
 }
@@ -116,9 +108,11 @@ pub struct Ran {
 /// [`RunError`]; a failing case is never one.
 pub fn run(plan: Plan<'_>, sink: &mut dyn Sink) -> Result<Ran, RunError> {
     let started = time::format(SystemTime::now()).map_err(|e| RunError::Kit(e.to_string()))?;
-    let spec = spec(&plan);
-    let not_loaded =
-        |e: WorkerError| RunError::NotLoaded { backend: plan.backend.clone(), reason: e.to_string() };
+    let spec = plan.candidate.worker();
+    let not_loaded = |e: WorkerError| RunError::NotLoaded {
+        backend: plan.candidate.backend.clone(),
+        reason: e.to_string(),
+    };
     let worker = Worker::launch(&spec).map_err(not_loaded)?;
     let header = header(&plan, &worker, started)?;
     let rules = Rules::of(&header).map_err(|e| RunError::Kit(format!("known failures and waivers: {e}")))?;
@@ -158,7 +152,7 @@ pub fn run(plan: Plan<'_>, sink: &mut dyn Sink) -> Result<Ran, RunError> {
         }
     }
     post.relieve();
-    let wanted = header.filter.is_none() || header.require_non_reference;
+    let wanted = header.filter.is_none() || header.requires_gate();
     let measured = if wanted && !enough {
         sink.event(&Event::Measuring)?;
         let measured = measure(&header, &records, &cases, &mut post, &mut bench)?;
@@ -171,24 +165,6 @@ pub fn run(plan: Plan<'_>, sink: &mut dyn Sink) -> Result<Ran, RunError> {
     Ok(Ran { header, cases: records, measured })
 }
 
-/// Starts a backend's worker, asks who it is, and ends it.
-///
-/// # Errors
-/// [`RunError::NotLoaded`].
-pub fn identify(
-    backend: &str,
-    self_test: bool,
-    request_deadline: Duration,
-    memory_limit_bytes: u64,
-) -> Result<Identity, RunError> {
-    let spec = worker_spec(backend, self_test, request_deadline, memory_limit_bytes);
-    let worker = Worker::launch(&spec)
-        .map_err(|e| RunError::NotLoaded { backend: backend.to_owned(), reason: e.to_string() })?;
-    let identity = worker.identity().clone();
-    worker.shutdown();
-    Ok(identity)
-}
-
 /// Rung after rung, and within a rung in an order that the seed decides: what a case leaves behind in a backend meets
 /// other neighbours with another seed, and cannot hide behind the order of the files. The identity comes first.
 fn in_run_order(mut cases: Vec<Case>, seed: u64) -> Vec<Case> {
@@ -197,34 +173,6 @@ fn in_run_order(mut cases: Vec<Case>, seed: u64) -> Vec<Case> {
         (case.rung, later, Stream::new(seed, &case.id, "order of the run").bits(0), case.id.clone())
     });
     cases
-}
-
-fn spec(plan: &Plan<'_>) -> WorkerSpec {
-    worker_spec(&plan.backend, plan.self_test, plan.request_deadline, plan.memory_limit_bytes)
-}
-
-/// How the worker of a bundled backend is started.
-pub(super) fn worker_spec(
-    backend: &str,
-    self_test: bool,
-    request_deadline: Duration,
-    memory_limit_bytes: u64,
-) -> WorkerSpec {
-    let mut args = vec!["worker".into(), "--backend".into(), backend.into()];
-    if self_test {
-        args.push("--self-test".into());
-    }
-    let mut spec = WorkerSpec {
-        args,
-        request_deadline,
-        start_deadline: request_deadline.max(Duration::from_secs(30)),
-        memory_limit_bytes,
-        ..WorkerSpec::this_binary()
-    };
-    for (name, value) in &plan.environment {
-        spec.environment = spec.environment.with(name, value);
-    }
-    spec
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use modelbench_evidence::record::{CaseRecord, Header};
 use modelbench_zoo::{Behaviour, HONEST, Kind};
 
 use crate::bundled::MOCK_PREFIX;
-use crate::runner::{self, Knowledge, Order, Plan, Ran, RunError, Sink, SubjectError};
+use crate::runner::{self, Candidate, Knowledge, Order, Plan, Ran, RunError, Sink, SubjectError};
 use crate::suite::{Case, Set};
 
 /// Kills after which a behaviour is not tried further.
@@ -104,7 +104,13 @@ pub(super) fn trial(
     let short = adversary || (behaviour.allowed && behaviour.name != HONEST);
     let cases = bench.order.iter().filter(|case| !short || bench.short.contains(&case.id)).cloned();
     let plan = Plan {
-        backend: format!("{MOCK_PREFIX}{}", behaviour.name),
+        candidate: Candidate {
+            backend: format!("{MOCK_PREFIX}{}", behaviour.name),
+            self_test: true,
+            environment: Vec::new(),
+            request_deadline: if behaviour.fatal { FATAL_DEADLINE } else { DEADLINE },
+            memory_limit_bytes: if behaviour.fatal { FATAL_MEMORY } else { MEMORY },
+        },
         set: bench.set,
         full_cases: bench.set.file.cases,
         suite_digest: bench.suite_digest.clone(),
@@ -121,11 +127,7 @@ pub(super) fn trial(
         challenge: None,
         require_non_reference: true,
         require_hardware: false,
-        request_deadline: if behaviour.fatal { FATAL_DEADLINE } else { DEADLINE },
-        memory_limit_bytes: if behaviour.fatal { FATAL_MEMORY } else { MEMORY },
-        self_test: true,
         enough_regressions: (!adversary).then_some(ENOUGH),
-        environment: Vec::new(),
     };
     let mut nobody: Vec<&mut dyn Sink> = Vec::new();
     let Ran { header, cases: records, measured } = runner::run(plan, &mut nobody)

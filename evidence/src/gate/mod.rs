@@ -173,7 +173,8 @@ pub fn decide(header: &Header, cases: &[CaseRecord], measured: Option<&Measured>
         surprise::watermark(measured),
         surprise::challenge(header, cases, measured),
     ];
-    conclude(header.require_non_reference, is_accelerator(kind), witnesses)
+    // Hardware that did not do the work is no hardware: who asks for it asks for the gate.
+    conclude(header.requires_gate(), is_accelerator(kind), witnesses)
 }
 
 /// Weighs the witnesses. `accelerator` is true for a device that claims to be something else than a CPU or a program

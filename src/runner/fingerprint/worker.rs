@@ -1,27 +1,19 @@
 //! The fingerprint of a backend in a worker of its own.
 
-use std::time::Duration;
-
 use modelbench_contract::Identity;
 use modelbench_evidence::tree::Measured;
 
 use super::{Gone, measure};
-use crate::runner::run::worker_spec;
+use crate::runner::Candidate;
 use crate::worker::{Death, Worker};
 
 /// Whose order to find.
 #[derive(Debug, Clone)]
 pub struct FingerprintPlan {
-    /// Exact name of the backend.
-    pub backend: String,
+    /// The backend.
+    pub candidate: Candidate,
     /// Seed of the probes.
     pub seed: u64,
-    /// Longest time that one request may take.
-    pub request_deadline: Duration,
-    /// Most memory that the worker may use.
-    pub memory_limit_bytes: u64,
-    /// True if self-test backends are allowed.
-    pub self_test: bool,
 }
 
 /// What was found.
@@ -59,10 +51,8 @@ pub enum FingerprintError {
 /// # Errors
 /// [`FingerprintError`]. What a backend lacks or refuses is no error but said in the result.
 pub fn fingerprint(plan: &FingerprintPlan) -> Result<Fingerprinted, FingerprintError> {
-    let spec = worker_spec(&plan.backend, plan.self_test, plan.request_deadline, plan.memory_limit_bytes);
-    let mut worker = Worker::launch(&spec).map_err(|error| FingerprintError::NotLoaded {
-        backend: plan.backend.clone(),
-        reason: error.to_string(),
+    let mut worker = Worker::launch(&plan.candidate.worker()).map_err(|error| {
+        FingerprintError::NotLoaded { backend: plan.candidate.backend.clone(), reason: error.to_string() }
     })?;
     let identity = worker.identity().clone();
     match measure(worker.remote(), &identity.numerics, plan.seed, &[]) {
