@@ -13,6 +13,8 @@ use super::Fault;
 use super::messages::Messages;
 use crate::Options;
 
+/// Hexadecimal digits of a UUID.
+const UUID_DIGITS: usize = 32;
 const LAYER: &str = "VK_LAYER_KHRONOS_validation";
 const NO_LOADER: &str = "vulkan: no loader (install libvulkan1)";
 const NO_DEVICE: &str = "vulkan: no device with Vulkan 1.2 (install your GPU's driver, or mesa-vulkan-drivers for the software device)";
@@ -129,10 +131,12 @@ fn list(names: &[(String, String)]) -> String {
     if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 
-/// Indices of the devices that `wish` means. An index is a decimal number; names and UUIDs match whole, in any case.
+/// Indices of the devices that `wish` means. An index is a decimal number of fewer digits than a UUID has; names and
+/// UUIDs match whole, in any case.
 fn matching(wish: &str, names: &[(String, String)]) -> Vec<usize> {
-    if let Ok(index) = wish.parse::<usize>() {
-        return if index < names.len() { vec![index] } else { Vec::new() };
+    if wish.len() < UUID_DIGITS && !wish.is_empty() && wish.bytes().all(|byte| byte.is_ascii_digit()) {
+        let index = wish.parse().ok().filter(|&index: &usize| index < names.len());
+        return index.into_iter().collect();
     }
     let plain = wish.replace('-', "");
     let meant = |(name, uuid): &(String, String)| {
@@ -157,5 +161,13 @@ mod tests {
         assert_eq!(matching(&id("0C"), &names), [2]);
         assert_eq!(matching("0b0b0b0b-0b0b-0b0b-0b0b-0b0b0b0b0b0b", &names), [1]);
         assert!(list(&names).contains("2: llvmpipe (0c0c"));
+        for garbage in ["", " ", "-", "+1", "-1", "1 ", "0x1", "99999999999999999999999"] {
+            assert!(matching(garbage, &names).is_empty(), "{garbage:?}");
+        }
+        // A UUID of decimal digits is no index, however small the number.
+        let low = format!("{:032}", 1);
+        let names = [("a".to_owned(), id("00")), ("b".to_owned(), id("0b")), ("c".to_owned(), low.clone())];
+        assert_eq!(matching(&low, &names), [2]);
+        assert_eq!(matching(&id("00"), &names), [0]);
     }
 }
