@@ -40,6 +40,11 @@ impl Vulkan {
         self.gpu.counts()
     }
 
+    #[cfg(test)]
+    pub(crate) fn gpu(&mut self) -> &mut Gpu {
+        &mut self.gpu
+    }
+
     /// Bytes of device memory that the backend holds, its pool included.
     pub fn held(&self) -> u64 {
         self.gpu.held()

@@ -55,6 +55,9 @@ pub(crate) struct Gpu {
     pool: Rc<RefCell<Pool>>,
     blocks: Vec<Option<Arc<Buffer>>>,
     arithmetic: Arithmetic,
+    /// Requests for memory that are still granted; all of them, if there is no figure.
+    #[cfg(test)]
+    pub(crate) rooms_left: Option<usize>,
 }
 
 impl Gpu {
@@ -71,6 +74,8 @@ impl Gpu {
             pool: Rc::default(),
             blocks: Vec::new(),
             arithmetic: Arithmetic::default(),
+            #[cfg(test)]
+            rooms_left: None,
         };
         gpu.arithmetic = probe::run(&mut gpu)?;
         Ok(gpu)
@@ -94,6 +99,11 @@ impl Gpu {
         [self.stream.dispatches, self.stream.submissions, self.stream.barriers]
     }
 
+    #[cfg(test)]
+    pub(crate) fn stream(&mut self) -> &mut Stream {
+        &mut self.stream
+    }
+
     /// Time on the device by kernel; empty unless [`Options::timing`] asked for it.
     pub(crate) fn times(&self) -> &Times {
         &self.stream.times
@@ -115,8 +125,13 @@ impl Gpu {
     /// Room for `len` bytes.
     ///
     /// # Errors
-    /// `ResourceExhausted` if a kernel could not see so much, or the device has no memory left.
+    /// `ResourceExhausted` if a kernel could not see so much, or the device has no memory left; `DeviceLost`.
     pub(crate) fn room(&mut self, what: &str, len: u64) -> Result<Memory> {
+        self.stream.ready()?;
+        #[cfg(test)]
+        if let Some(left) = &mut self.rooms_left {
+            *left = left.checked_sub(1).ok_or_else(|| exhausted(format!("a test grants no {what}")))?;
+        }
         let facts = self.facts();
         let largest = facts.largest_binding.min(facts.largest_allocation);
         let Some(needed) = rounded(len).filter(|_| len <= largest) else {

@@ -186,6 +186,7 @@ impl VulkanKv {
             let spare = gpu.floats("rows that move", tail.saturating_mul(row_len))?;
             let KvConfig { kv_heads, head_dim, theta, .. } = self.config;
             let spec = RopeSpec { pos: from, n_heads: kv_heads, head_dim, theta };
+            let _table = turns.table(gpu, tail, &spec)?;
             let (source, target, moved) =
                 (bytes(from + dropped, row_len), bytes(from, row_len), bytes(tail, row_len));
             for layer in &self.layers {

@@ -13,6 +13,8 @@ mod float;
 mod formats;
 mod gpu;
 mod hazard;
+#[cfg(test)]
+mod injected;
 mod kv;
 mod math;
 mod narrow;

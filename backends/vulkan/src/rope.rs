@@ -1,5 +1,7 @@
 //! Rotary position embedding, non-interleaved.
 
+use std::rc::Rc;
+
 use modelbench_contract::{BackendError, RopeSpec};
 
 use crate::gpu::{Gpu, Memory, Result};
@@ -23,7 +25,7 @@ struct Key {
 /// Cosines and sines on the device, the newest last.
 #[derive(Debug, Default)]
 pub(crate) struct Turns {
-    kept: Vec<(Key, Memory)>,
+    kept: Vec<(Key, Rc<Memory>)>,
 }
 
 /// Rows of a rotation: `rows` rows of `heads` heads, from row `from` of one memory to row `to` of another.
@@ -58,11 +60,7 @@ impl Turns {
     pub(crate) fn rotate(&mut self, gpu: &mut Gpu, x: &Memory, y: &Memory, what: Rotation) -> Result<()> {
         let Rotation { rows, from, to, spec } = what;
         let half = spec.head_dim / 2;
-        let key = Key { theta: spec.theta.to_bits(), half, pos: spec.pos, rows };
-        let table = match self.kept.iter().position(|(known, _)| *known == key) {
-            Some(at) => self.kept.remove(at).1,
-            None => table(gpu, key)?,
-        };
+        let table = self.table(gpu, rows, &spec)?;
         let push = [
             word("rows", rows)?,
             word("heads", spec.n_heads)?,
@@ -71,12 +69,21 @@ impl Turns {
             word("the first row", to)?,
         ];
         let pairs = (rows as u64).saturating_mul(spec.n_heads as u64).saturating_mul(half as u64);
-        let done = gpu.run(Kernel::Rope, LANES, &[x, &table, y], &push, pairs.div_ceil(u64::from(LANES)));
+        gpu.run(Kernel::Rope, LANES, &[x, &table, y], &push, pairs.div_ceil(u64::from(LANES)))
+    }
+
+    /// The table for a rotation of so many rows; it is kept, so that a rotation which follows at once needs no memory.
+    pub(crate) fn table(&mut self, gpu: &mut Gpu, rows: usize, spec: &RopeSpec) -> Result<Rc<Memory>> {
+        let key = Key { theta: spec.theta.to_bits(), half: spec.head_dim / 2, pos: spec.pos, rows };
+        let table = match self.kept.iter().position(|(known, _)| *known == key) {
+            Some(at) => self.kept.remove(at).1,
+            None => Rc::new(table(gpu, key)?),
+        };
         if self.kept.len() >= KEPT {
             self.kept.remove(0);
         }
-        self.kept.push((key, table));
-        done
+        self.kept.push((key, Rc::clone(&table)));
+        Ok(table)
     }
 }
 

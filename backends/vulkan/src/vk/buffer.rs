@@ -7,6 +7,7 @@ use vulkano::VulkanObject;
 use vulkano::buffer::sys::RawBuffer;
 use vulkano::buffer::view::{BufferView, BufferViewCreateInfo};
 use vulkano::buffer::{Buffer as Inner, BufferCreateInfo, BufferUsage, Subbuffer};
+use vulkano::device::DeviceOwned;
 use vulkano::format::Format;
 use vulkano::memory::{
     DeviceMemory, MemoryAllocateInfo, MemoryMapInfo, MemoryPropertyFlags, MemoryType, ResourceMemory,
@@ -123,6 +124,11 @@ impl Buffer {
     /// Some of its bytes, for the bookkeeping of hazards.
     pub(super) fn span(&self, begin: u64, len: u64) -> Span {
         Span { buffer: self.inner.handle().as_raw(), begin, end: begin + len }
+    }
+
+    /// True if it was made on this very device object.
+    pub(super) fn is_of(&self, device: &Device) -> bool {
+        Arc::ptr_eq(self.inner.device(), device.logical())
     }
 
     /// Refuses a range that is not inside.

@@ -40,7 +40,6 @@ pub(crate) struct Device {
     pub(super) commands: Arc<StandardCommandBufferAllocator>,
     pub(super) messages: Messages,
     _listening: Option<DebugUtilsMessenger>,
-    pub(super) without_barriers: bool,
     /// Length of a tick of the device's clock in nanoseconds, if kernels are to be timed and the queue has a clock.
     pub(super) tick: Option<f32>,
     facts: Facts,
@@ -111,7 +110,6 @@ impl Device {
             layout,
             messages,
             _listening: listening,
-            without_barriers: options.without_barriers,
             tick: clock.filter(|_| options.timing),
             facts,
         })

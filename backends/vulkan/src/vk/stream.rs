@@ -1,12 +1,29 @@
 //! The one stream of commands: recorded until somebody must wait, with a barrier only where two commands meet.
+//!
+//! Why that is enough, by the specification:
+//! - Within a submission [`Hazards`] asks for a barrier wherever two commands touch the same bytes and one of them writes.
+//! - Between submissions nothing is remembered, and nothing needs to be: every command buffer begins with the same
+//!   barrier, and the first scope of a barrier outside a render pass is every command earlier in submission order, which
+//!   crosses command buffers and submissions of one queue. There is one queue, and one thread has it.
+//! - From host to device: `vkQueueSubmit` itself makes visible what the host wrote into coherent mapped memory before it.
+//!   Bytes of the staging ring are written once between two waits (`staged` only grows), so the host never writes what a
+//!   command may still read; after a wait on every fence, that a read comes before a write needs no memory dependency.
+//! - From device to host: a fence alone makes nothing visible to the host, so every command buffer ends with a barrier
+//!   towards it. The next submission, which writes the same download buffer, is ordered after the host's reading by
+//!   `vkQueueSubmit`, and after the earlier copy by the barrier in front.
+//! - Memory that is freed while recorded commands use it is only ever given to later commands of this stream, which meet
+//!   the earlier ones as above; it goes back to the device right after a wait, when nothing is recorded.
+
+#[cfg(test)]
+mod injected;
+mod transfer;
 
 use std::sync::Arc;
 
 use ash::vk;
 use vulkano::VulkanObject;
 use vulkano::command_buffer::{
-    BufferCopy, CommandBuffer, CommandBufferBeginInfo, CommandBufferLevel, CommandBufferUsage,
-    CopyBufferInfo, RecordingCommandBuffer,
+    CommandBuffer, CommandBufferBeginInfo, CommandBufferLevel, CommandBufferUsage, RecordingCommandBuffer,
 };
 use vulkano::pipeline::PipelineBindPoint;
 use vulkano::sync::fence::{Fence, FenceCreateInfo};
@@ -68,6 +85,12 @@ pub(crate) struct Stream {
     /// Barriers so far.
     pub(crate) barriers: u64,
     lost: Option<String>,
+    /// The next submission fails as if the device had no memory for it.
+    #[cfg(test)]
+    pub(crate) refused: bool,
+    /// The next submission begins without its barrier.
+    #[cfg(test)]
+    pub(crate) unordered: bool,
 }
 
 impl Stream {
@@ -95,6 +118,10 @@ impl Stream {
             submissions: 0,
             barriers: 0,
             lost: None,
+            #[cfg(test)]
+            refused: false,
+            #[cfg(test)]
+            unordered: false,
         })
     }
 
@@ -119,7 +146,11 @@ impl Stream {
             return Err(BackendError::new(ErrorKind::ResourceExhausted, text).into());
         }
         for part in parts {
-            part.buffer.check(part.offset, part.len)?;
+            self.own(part)?;
+        }
+        // Before hazards are looked at, since a submission forgets them.
+        if self.timer.as_ref().is_some_and(Timer::full) {
+            self.submit()?;
         }
         let set = self.sets.get(&self.device, kernel, parts)?;
         let pipeline = Arc::clone(self.kernels.get(kernel, lanes, unpack_is_exact)?);
@@ -130,9 +161,6 @@ impl Stream {
         };
         self.order(&spans(false), &spans(true))?;
         let layout = Arc::clone(self.kernels.layout());
-        if self.timer.as_ref().is_some_and(Timer::full) {
-            self.submit()?;
-        }
         self.recording()?;
         let Some(recording) = self.recording.as_mut() else { return Err(no_recording()) };
         if let Some(timer) = &mut self.timer {
@@ -160,73 +188,29 @@ impl Stream {
         self.noted()
     }
 
-    /// Records a copy of bytes; the parts are equally long and do not overlap.
-    pub(crate) fn copy(&mut self, from: &Part, to: &Part) -> Result<(), Fault> {
-        self.ready()?;
-        if from.len != to.len {
-            let text = format!("{} bytes into {}", from.len, to.len);
-            return Err(Fault::Invalid { call: "a copy", text });
-        }
-        self.copy_between(&from.buffer, from.offset, &to.buffer, to.offset, from.len)?;
-        self.held.extend([Arc::clone(&from.buffer), Arc::clone(&to.buffer)]);
-        self.noted()
-    }
-
-    /// Hands bytes over to the device; waits only when much is on its way already.
-    pub(crate) fn upload(&mut self, bytes: &[u8], to: &Part) -> Result<(), Fault> {
-        self.ready()?;
-        to.buffer.check(to.offset, to.len)?;
-        if bytes.len() as u64 > to.len {
-            let text = format!("{} bytes into {}", bytes.len(), to.len);
-            return Err(Fault::Invalid { call: "an upload", text });
-        }
-        let mut offset = to.offset;
-        for chunk in bytes.chunks(STAGING as usize) {
-            let len = chunk.len() as u64;
-            if self.staged + len > STAGING {
-                self.finish()?;
-            }
-            let at = self.staged;
-            // SAFETY: `staged` only grows until everything submitted is done, so that no command uses these bytes.
-            unsafe { self.upload.write(at, chunk)? };
-            self.staged = (at + len).next_multiple_of(4);
-            let source = self.upload.whole();
-            self.order(&[self.upload.span(at, len)], &[to.buffer.span(offset, len)])?;
-            self.record_copy(source, at, to.buffer.whole(), offset, len)?;
-            offset += len;
-        }
-        self.held.push(Arc::clone(&to.buffer));
-        self.noted()
-    }
-
-    /// Waits for everything and takes bytes back.
-    pub(crate) fn download(&mut self, from: &Part) -> Result<Vec<u8>, Fault> {
-        self.ready()?;
-        from.buffer.check(from.offset, from.len)?;
-        let mut bytes = Vec::new();
-        let size = usize::try_from(from.len).unwrap_or(usize::MAX);
-        bytes.try_reserve_exact(size).map_err(|_| {
-            BackendError::new(ErrorKind::ResourceExhausted, format!("no host memory for {size} bytes"))
-        })?;
-        let mut done = 0;
-        while done < from.len {
-            let len = (from.len - done).min(STAGING);
-            let target = self.download.whole();
-            let spans = (from.buffer.span(from.offset + done, len), self.download.span(0, len));
-            self.order(&[spans.0], &[spans.1])?;
-            self.record_copy(from.buffer.whole(), from.offset + done, target, 0, len)?;
-            self.held.push(Arc::clone(&from.buffer));
-            self.finish()?;
-            // SAFETY: everything is done, and `submit` ends with a barrier towards the host.
-            unsafe { self.download.read(0, len, &mut bytes)? };
-            done += len;
-        }
-        Ok(bytes)
-    }
-
     /// Gives the device what is recorded, without waiting.
+    ///
+    /// # Errors
+    /// `DeviceLost`, then and ever after, whatever went wrong: results that were promised will never be there.
     pub(crate) fn submit(&mut self) -> Result<(), Fault> {
-        let Some(mut recording) = self.recording.take() else { return Ok(()) };
+        let Some(recording) = self.recording.take() else { return Ok(()) };
+        self.submissions += 1;
+        self.dispatches += std::mem::take(&mut self.kernels_recorded);
+        self.recorded = 0;
+        self.hazards.clear();
+        self.give(recording).map_err(|fault| {
+            let text =
+                format!("recorded commands never reached the device ({fault}); only a new worker helps");
+            self.lost = Some(fault.to_string());
+            BackendError::new(ErrorKind::DeviceLost, text).into()
+        })
+    }
+
+    fn give(&mut self, mut recording: RecordingCommandBuffer) -> Result<(), Fault> {
+        #[cfg(test)]
+        if std::mem::take(&mut self.refused) {
+            return Err(Fault::vulkan("a submission")(vulkano::VulkanError::OutOfDeviceMemory));
+        }
         // SAFETY: the barrier names stages and accesses of any queue; recording is complete.
         let commands = unsafe {
             recording.pipeline_barrier_unchecked(&barriers::towards_host());
@@ -245,14 +229,8 @@ impl Stream {
         let result = queue.with(|_locked| unsafe {
             (fns.v1_0.queue_submit)(queue.handle(), 1, info.as_ptr(), fence.handle())
         });
-        self.submissions += 1;
-        self.dispatches += std::mem::take(&mut self.kernels_recorded);
-        self.recorded = 0;
-        self.hazards.clear();
-        match result.result() {
-            Ok(()) => self.in_flight.push((commands, fence, self.timer.take())),
-            Err(error) => return Err(self.failed(Fault::vulkan("vkQueueSubmit")(error.into()))),
-        }
+        result.result().map_err(|error| Fault::vulkan("vkQueueSubmit")(error.into()))?;
+        self.in_flight.push((commands, fence, self.timer.take()));
         Ok(())
     }
 
@@ -284,8 +262,18 @@ impl Stream {
         self.sets.clear();
     }
 
+    /// Refuses a range outside its buffer, and memory of another instance: Vulkan has no call for two devices.
+    fn own(&self, part: &Part) -> Result<(), Fault> {
+        part.buffer.check(part.offset, part.len)?;
+        if part.buffer.is_of(&self.device) {
+            return Ok(());
+        }
+        let text = "an operand was made by another instance of this backend; expected one of this instance: read it there and upload it here";
+        Err(BackendError::invalid(text).into())
+    }
+
     /// Refuses work on a lost device.
-    fn ready(&self) -> Result<(), Fault> {
+    pub(crate) fn ready(&self) -> Result<(), Fault> {
         match &self.lost {
             None => Ok(()),
             Some(how) => {
@@ -322,8 +310,14 @@ impl Stream {
             let allocator = Arc::clone(&self.device.commands);
             let mut begun = RecordingCommandBuffer::new(allocator, family, CommandBufferLevel::Primary, info)
                 .map_err(Fault::checked("vkBeginCommandBuffer"))?;
-            // SAFETY: the barrier names stages and accesses of any queue.
-            unsafe { begun.pipeline_barrier_unchecked(&barriers::between()) };
+            #[cfg(test)]
+            let ordered = !std::mem::take(&mut self.unordered);
+            #[cfg(not(test))]
+            let ordered = true;
+            if ordered {
+                // SAFETY: the barrier names stages and accesses of any queue.
+                unsafe { begun.pipeline_barrier_unchecked(&barriers::between()) };
+            }
             if self.device.tick.is_some() {
                 self.timer = Some(Timer::begin(&self.device, &mut begun)?);
             }
@@ -334,44 +328,12 @@ impl Stream {
 
     /// Records a barrier if a command that reads and writes such bytes needs one.
     fn order(&mut self, reads: &[Span], writes: &[Span]) -> Result<(), Fault> {
-        if self.hazards.barrier_before(reads, writes) && !self.device.without_barriers {
+        if self.hazards.barrier_before(reads, writes) {
             let recording = self.recording()?;
             // SAFETY: the barrier names stages and accesses that this queue has.
             unsafe { recording.pipeline_barrier_unchecked(&barriers::between()) };
             self.barriers += 1;
         }
-        Ok(())
-    }
-
-    fn copy_between(
-        &mut self,
-        from: &Arc<Buffer>,
-        from_at: u64,
-        to: &Arc<Buffer>,
-        to_at: u64,
-        len: u64,
-    ) -> Result<(), Fault> {
-        from.check(from_at, len)?;
-        to.check(to_at, len)?;
-        self.order(&[from.span(from_at, len)], &[to.span(to_at, len)])?;
-        self.record_copy(from.whole(), from_at, to.whole(), to_at, len)
-    }
-
-    fn record_copy(
-        &mut self,
-        from: vulkano::buffer::Subbuffer<[u8]>,
-        from_at: u64,
-        to: vulkano::buffer::Subbuffer<[u8]>,
-        to_at: u64,
-        len: u64,
-    ) -> Result<(), Fault> {
-        let region =
-            BufferCopy { src_offset: from_at, dst_offset: to_at, size: len, ..BufferCopy::default() };
-        let info = CopyBufferInfo { regions: [region].into(), ..CopyBufferInfo::buffers(from, to) };
-        let recording = self.recording()?;
-        // SAFETY: the callers have checked both ranges and recorded the barrier that they need; both buffers have the
-        // usage for it, and stay alive until the commands are done.
-        unsafe { recording.copy_buffer_unchecked(&info) };
         Ok(())
     }
 }

@@ -6,6 +6,7 @@
 
 mod attention;
 mod faults;
+mod hostile;
 mod kit;
 mod kv;
 mod ops;
