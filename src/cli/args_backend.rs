@@ -16,7 +16,7 @@ pub(super) struct BackendArgs {
     #[arg(long, value_name = "NAME")]
     pub backend: Option<String>,
     /// Device of the vulkan backend: an index, a UUID or the device's whole name [default: the best kind there is]
-    #[arg(long, value_name = "DEVICE")]
+    #[arg(long, value_name = "DEVICE", value_parser = clap::builder::NonEmptyStringValueParser::new())]
     pub device: Option<String>,
     /// Run the vulkan backend under the Khronos validation layer; every message of it is an error
     #[arg(long)]
