@@ -28,6 +28,11 @@ impl Scratch {
 
     /// Runs the binary with arguments, in the scratch folder.
     pub fn modelbench(&self, args: &[&str]) -> Done {
+        self.modelbench_with(&[], args)
+    }
+
+    /// The same with variables.
+    pub fn modelbench_with(&self, variables: &[(&str, &str)], args: &[&str]) -> Done {
         let output = Command::new(env!("CARGO_BIN_EXE_modelbench"))
             .args(args)
             .current_dir(self.path())
@@ -35,6 +40,7 @@ impl Scratch {
             .env_remove("NO_COLOR")
             // `cargo test` sets it, and a certificate refuses it.
             .env_remove("LD_LIBRARY_PATH")
+            .envs(variables.iter().copied())
             .output()
             .unwrap();
         Done {

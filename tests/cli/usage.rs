@@ -29,6 +29,30 @@ fn self_test_backends_need_their_option() {
 }
 
 #[test]
+fn a_device_is_chosen_only_where_there_is_a_choice() {
+    refused(&["-backend", "candle", "-device", "0"], 2, &["candle", "one device"]);
+    refused(&["-backend", "cpu-ref", "-vulkan-validation"], 2, &["cpu-ref", "one device"]);
+    // An empty name is a mistake of whoever wrote the command, not a wish for any device.
+    refused(&["-backend", "vulkan", "-device", ""], 2, &["-device"]);
+    let scratch = Scratch::new();
+    assert_eq!(scratch.modelbench(&["fingerprint", "-backend", "candle", "-device", "0"]).code, 2);
+}
+
+#[test]
+fn a_machine_without_vulkan_is_told_what_to_install() {
+    let nothing = [("VK_DRIVER_FILES", "/nonexistent"), ("VK_ICD_FILENAMES", "/nonexistent")];
+    let scratch = Scratch::new();
+    let done = scratch.modelbench_with(&nothing, &["-out", "out", "-backend", "vulkan"]);
+    assert_eq!(done.code, 6, "{}{}", done.stdout, done.stderr);
+    // Without the loader it is the loader that is missing.
+    assert!(done.stderr.contains("vulkan: no ") && done.stderr.contains("(install "), "{}", done.stderr);
+    assert!(!done.has_row());
+    let doctor = scratch.modelbench_with(&nothing, &["doctor"]);
+    assert_eq!(doctor.code, 6, "{}", doctor.stdout);
+    assert!(doctor.stdout.contains("vulkan: no "), "{}", doctor.stdout);
+}
+
+#[test]
 fn an_empty_selection_is_not_a_pass() {
     refused(&["-backend", "candle", "-filter", "no/such/*"], 4, &["no/such/*"]);
     let scratch = Scratch::new();
