@@ -1,11 +1,15 @@
 //! Speed of decoding with the shape of SmolLM2-135M, token by token, and what each token costs the device.
 //!
-//! Weights are pseudo-random, because speed does not depend on them. Run it as
-//! `cargo run --release -p modelbench-vulkan --example decode -- [f32|f16|q8_0] [TOKENS]`.
+//! Run it as `cargo run --release -p modelbench-vulkan --example decode -- [f32|f16|q8_0] [TOKENS] [WEIGHTS FIRST]`.
+//! It decodes greedily from token FIRST on, or from token 0. Weights are pseudo-random, because speed does not depend on
+//! them, unless a file of them is named: all tensors as little-endian f32, one after the other in the order in which they
+//! are made below. `benches/decode-vulkan` makes such a file and compares the tokens with llama.cpp's.
 
 // A benchmark that meets an unexpected error has failed; its message is in the panic.
-#![allow(clippy::unwrap_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::fs::File;
+use std::io::{BufReader, Read};
 use std::time::Instant;
 
 use modelbench_contract::{AttentionSpec, Backend, DType, HostTensor, KvConfig, KvStore, RopeSpec};
@@ -18,7 +22,7 @@ const KV_HEADS: usize = 3;
 const GROUP: usize = 3;
 const HEAD: usize = 64;
 const VOCABULARY: usize = 49_152;
-const THETA: f32 = 1e4;
+const THETA: f32 = 1e5;
 const EPS: f32 = 1e-5;
 
 struct Layer {
@@ -27,16 +31,39 @@ struct Layer {
     gate_up_down: [VulkanTensor; 3],
 }
 
-/// A matrix `[out, in]` of small numbers, uploaded as `dtype`.
-fn matrix(b: &mut Vulkan, out: usize, inner: usize, dtype: DType) -> VulkanTensor {
-    let scale = 1.0 / (inner as f32).sqrt();
-    let value = |i: usize| ((i.wrapping_mul(2_654_435_761) >> 8) % 2001) as f32 / 1000.0 - 1.0;
-    let values: Vec<f32> = (0..out * inner).map(|i| value(i) * scale).collect();
-    b.upload(&HostTensor::from_f32(&[out, inner], &values).unwrap(), dtype).unwrap()
+/// Where the weights come from.
+enum Source {
+    Pseudorandom,
+    File(BufReader<File>),
 }
 
-fn ones(b: &mut Vulkan) -> VulkanTensor {
-    b.upload(&HostTensor::from_f32(&[DIM], &[1.0; DIM]).unwrap(), DType::F32).unwrap()
+impl Source {
+    /// The values of the next tensor, `[out, inner]`.
+    fn values(&mut self, out: usize, inner: usize) -> Vec<f32> {
+        match self {
+            Source::Pseudorandom if out == 1 => vec![1.0; inner],
+            Source::Pseudorandom => {
+                let scale = 1.0 / (inner as f32).sqrt();
+                let value = |i: usize| ((i.wrapping_mul(2_654_435_761) >> 8) % 2001) as f32 / 1000.0 - 1.0;
+                (0..out * inner).map(|i| value(i) * scale).collect()
+            }
+            Source::File(file) => {
+                let mut bytes = vec![0; 4 * out * inner];
+                file.read_exact(&mut bytes).unwrap();
+                bytes.as_chunks::<4>().0.iter().map(|&word| f32::from_le_bytes(word)).collect()
+            }
+        }
+    }
+
+    fn norm(&mut self, b: &mut Vulkan) -> VulkanTensor {
+        let values = self.values(1, DIM);
+        b.upload(&HostTensor::from_f32(&[DIM], &values).unwrap(), DType::F32).unwrap()
+    }
+
+    fn matrix(&mut self, b: &mut Vulkan, out: usize, inner: usize, dtype: DType) -> VulkanTensor {
+        let values = self.values(out, inner);
+        b.upload(&HostTensor::from_f32(&[out, inner], &values).unwrap(), dtype).unwrap()
+    }
 }
 
 fn main() {
@@ -48,27 +75,37 @@ fn main() {
         Some(other) => panic!("{other}: expected f32, f16 or q8_0"),
     };
     let tokens: usize = args.next().map_or(16, |n| n.parse().unwrap());
+    let (mut source, first) = match args.next() {
+        None => (Source::Pseudorandom, 0),
+        Some(path) => {
+            let first: usize = args.next().expect("the first token's number after the file").parse().unwrap();
+            (Source::File(BufReader::new(File::open(path).unwrap())), first)
+        }
+    };
     let options = Options { timing: true, ..Options::from_environment().unwrap() };
     let mut b = Vulkan::new(&options).unwrap();
     println!("device     {}", b.device().hardware);
     println!("driver     {}", b.device().driver);
     let layers: Vec<Layer> = (0..LAYERS)
         .map(|_| Layer {
-            norms: [ones(&mut b), ones(&mut b)],
-            qkvo: [DIM, KV_HEADS * HEAD, KV_HEADS * HEAD, DIM].map(|out| matrix(&mut b, out, DIM, dtype)),
+            norms: [source.norm(&mut b), source.norm(&mut b)],
+            qkvo: [DIM, KV_HEADS * HEAD, KV_HEADS * HEAD, DIM]
+                .map(|out| source.matrix(&mut b, out, DIM, dtype)),
             gate_up_down: [(HIDDEN, DIM), (HIDDEN, DIM), (DIM, HIDDEN)]
-                .map(|(out, inner)| matrix(&mut b, out, inner, dtype)),
+                .map(|(out, inner)| source.matrix(&mut b, out, inner, dtype)),
         })
         .collect();
-    let (last, embedding) = (ones(&mut b), matrix(&mut b, VOCABULARY, DIM, dtype));
+    let last = source.norm(&mut b);
+    // The host looks a token's row up, the device multiplies with all of them.
+    let rows = source.values(VOCABULARY, DIM);
+    let embedding = b.upload(&HostTensor::from_f32(&[VOCABULARY, DIM], &rows).unwrap(), dtype).unwrap();
     let config =
         KvConfig { layers: LAYERS, kv_heads: KV_HEADS, head_dim: HEAD, capacity: 2048, theta: THETA };
     let mut kv = b.new_kv(&config).unwrap();
-    let token: Vec<f32> = (0..DIM).map(|i| (i as f32 / 7.0).sin()).collect();
 
-    // The first token compiles the kernels.
-    let step = |b: &mut Vulkan, kv: &mut _, pos: usize| {
-        let mut x = b.upload(&HostTensor::from_f32(&[DIM], &token).unwrap(), DType::F32).unwrap();
+    let step = |b: &mut Vulkan, kv: &mut _, token: usize, pos: usize| {
+        let row = &rows[token * DIM..][..DIM];
+        let mut x = b.upload(&HostTensor::from_f32(&[DIM], row).unwrap(), DType::F32).unwrap();
         let rope = |n_heads| RopeSpec { pos, n_heads, head_dim: HEAD, theta: THETA };
         for (index, layer) in layers.iter().enumerate() {
             let h = b.rms_norm(&x, &layer.norms[0], EPS).unwrap();
@@ -89,13 +126,14 @@ fn main() {
         let logits = b.matmul(&embedding, &h).unwrap();
         b.argmax(&logits).unwrap()
     };
+    // The first token compiles the kernels.
     let begun = Instant::now();
-    step(&mut b, &mut kv, 0);
+    let mut made = vec![step(&mut b, &mut kv, first, 0)];
     println!("first      {:.1} ms, kernels compiled on the way", begun.elapsed().as_secs_f64() * 1e3);
     let (before, timed) = (b.counts(), b.times().clone());
     let begun = Instant::now();
     for pos in 1..=tokens {
-        step(&mut b, &mut kv, pos);
+        made.push(step(&mut b, &mut kv, made[pos - 1], pos));
     }
     let spent = begun.elapsed().as_secs_f64();
     println!(
@@ -103,6 +141,9 @@ fn main() {
         tokens as f64 / spent,
         spent * 1e3 / tokens as f64
     );
+    if let Source::File(_) = source {
+        println!("tokens     {made:?}");
+    }
     let per_token = |i: usize| (b.counts()[i] - before[i]) as f64 / tokens as f64;
     println!(
         "per token  {:.1} kernels, {:.1} submissions, {:.1} barriers",
