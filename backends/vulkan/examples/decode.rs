@@ -1,9 +1,12 @@
 //! Speed of decoding with the shape of SmolLM2-135M, token by token, and what each token costs the device.
 //!
-//! Run it as `cargo run --release -p modelbench-vulkan --example decode -- [f32|f16|q8_0] [TOKENS] [WEIGHTS FIRST]`.
-//! It decodes greedily from token FIRST on, or from token 0. Weights are pseudo-random, because speed does not depend on
-//! them, unless a file of them is named: all tensors as little-endian f32, one after the other in the order in which they
-//! are made below. `benches/decode-vulkan` makes such a file and compares the tokens with llama.cpp's.
+//! Run it as `cargo run --release -p modelbench-vulkan --example decode -- [-times] [f32|f16|q8_0] [TOKENS]
+//! [WEIGHTS FIRST]`. It decodes greedily from token FIRST on, or from token 0. Weights are pseudo-random, because speed
+//! does not depend on them, unless a file of them is named: all tensors as little-endian f32, one after the other in the
+//! order in which they are made below. `benches/decode-vulkan` makes such a file and compares the tokens with llama.cpp's.
+//!
+//! `-times` in front adds the time of each kernel on the device. It slows the decode down: a software device waits for
+//! everything before it writes a timestamp.
 
 // A benchmark that meets an unexpected error has failed; its message is in the panic.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -67,7 +70,8 @@ impl Source {
 }
 
 fn main() {
-    let mut args = std::env::args().skip(1);
+    let mut args = std::env::args().skip(1).peekable();
+    let timing = args.next_if(|arg| arg == "-times").is_some();
     let dtype = match args.next().as_deref() {
         None | Some("f32") => DType::F32,
         Some("f16") => DType::F16,
@@ -82,7 +86,7 @@ fn main() {
             (Source::File(BufReader::new(File::open(path).unwrap())), first)
         }
     };
-    let options = Options { timing: true, ..Options::from_environment().unwrap() };
+    let options = Options { timing, ..Options::from_environment().unwrap() };
     let mut b = Vulkan::new(&options).unwrap();
     println!("device     {}", b.device().hardware);
     println!("driver     {}", b.device().driver);
