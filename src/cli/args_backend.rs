@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use clap::Args;
 
+use super::exit;
 use super::failure::Failure;
-use super::{exit, run};
-use crate::bundled::Bundled;
+use crate::bundled::{self, Bundled, MOCK_PREFIX};
 use crate::runner::Candidate;
 
 /// Options of the commands that start a backend.
@@ -38,7 +38,7 @@ impl BackendArgs {
     /// # Errors
     /// If no backend has that name, or one is told of a device that cannot choose.
     pub fn candidate(&self) -> Result<Candidate, Failure> {
-        let backend = run::named(self.backend.as_deref(), self.self_test)?;
+        let backend = named(self.backend.as_deref(), self.self_test)?;
         Ok(Candidate {
             environment: self.device_choice(&backend)?,
             backend,
@@ -64,4 +64,23 @@ impl BackendArgs {
         }
         Ok(told)
     }
+}
+
+/// The backend's exact name. There is no default, no prefix match and no fallback.
+fn named(backend: Option<&str>, self_test: bool) -> Result<String, Failure> {
+    let known = || bundled::nearest("").join(", ");
+    let Some(name) = backend else {
+        let text = format!("no backend named; give one with -backend NAME (known here: {})", known());
+        return Err(Failure::message(exit::USAGE, text));
+    };
+    let mock = name.strip_prefix(MOCK_PREFIX).is_some_and(|behaviour| {
+        self_test && modelbench_zoo::Mock::BEHAVIOURS.iter().any(|known| known.name == behaviour)
+    });
+    if Bundled::find(name).is_some() || mock {
+        return Ok(name.to_owned());
+    }
+    let nearest = bundled::nearest(name);
+    let hint = nearest.first().map_or(String::new(), |near| format!("\n       did you mean {near}?"));
+    let text = format!("no backend {name:?}; known here: {}{hint}", nearest.join(", "));
+    Err(Failure::message(exit::USAGE, text))
 }

@@ -15,7 +15,6 @@ use modelbench_evidence::time;
 use super::args::{RequiredLabel, RunArgs};
 use super::failure::Failure;
 use super::{exit, load, told};
-use crate::bundled::{self, Bundled, MOCK_PREFIX};
 use crate::report::{self, Progress, RecordSink, Style, Summary};
 use crate::runner::{self, Candidate, Knowledge, Order, Plan, Ran, RunError, Sink};
 use crate::suite::{self, Case};
@@ -107,25 +106,6 @@ fn waivers(
     let maintainers = told::maintainers(&args.maintainer)?;
     let signer = key.public_key().keyid();
     told::waivers(&args.waiver, &maintainers, &signer, &identity.name, &identity.device.hardware, cases)
-}
-
-/// The backend's exact name. There is no default, no prefix match and no fallback.
-pub(super) fn named(backend: Option<&str>, self_test: bool) -> Result<String, Failure> {
-    let known = || bundled::nearest("").join(", ");
-    let Some(name) = backend else {
-        let text = format!("no backend named; give one with -backend NAME (known here: {})", known());
-        return Err(Failure::message(exit::USAGE, text));
-    };
-    let mock = name.strip_prefix(MOCK_PREFIX).is_some_and(|behaviour| {
-        self_test && modelbench_zoo::Mock::BEHAVIOURS.iter().any(|known| known.name == behaviour)
-    });
-    if Bundled::find(name).is_some() || mock {
-        return Ok(name.to_owned());
-    }
-    let nearest = bundled::nearest(name);
-    let hint = nearest.first().map_or(String::new(), |near| format!("\n       did you mean {near}?"));
-    let text = format!("no backend {name:?}; known here: {}{hint}", nearest.join(", "));
-    Err(Failure::message(exit::USAGE, text))
 }
 
 /// Creates the run folder. One that already holds a run is refused, so that nothing is overwritten.

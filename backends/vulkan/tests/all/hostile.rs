@@ -7,7 +7,8 @@ use modelbench_contract::{
     AttentionSpec, Backend, BackendError, DType, ErrorKind, HostTensor, KvConfig, KvStore, Op, RopeSpec,
 };
 
-use crate::kit::{close, gamma, reals, up, vulkan};
+use crate::kit::{close, gamma, reals, up};
+use crate::subject::subject;
 
 const CONFIG: KvConfig = KvConfig { layers: 1, kv_heads: 1, head_dim: 4, capacity: 100, theta: 1e4 };
 
@@ -20,7 +21,7 @@ fn foreign<T>(op: Op, result: Result<T, BackendError>) {
 
 #[test]
 fn operands_of_another_instance_are_refused_by_every_op() {
-    let (mut a, mut b) = (vulkan(), vulkan());
+    let (mut a, mut b) = (subject(), subject());
     let (mut own, mut other) = (up(&mut a, &[4], &[1.0; 4]), up(&mut b, &[4], &[2.0; 4]));
     let (own_w, other_w) = (up(&mut a, &[4, 4], &[1.0; 16]), up(&mut b, &[4, 4], &[1.0; 16]));
     let (mut kv, mut other_kv) = (a.new_kv(&CONFIG).unwrap(), b.new_kv(&CONFIG).unwrap());
@@ -61,7 +62,7 @@ fn operands_of_another_instance_are_refused_by_every_op() {
 
 #[test]
 fn tensors_outlive_their_backend() {
-    let mut b = vulkan();
+    let mut b = subject();
     let (x, kv) = (up(&mut b, &[4], &[1.0; 4]), b.new_kv(&CONFIG).unwrap());
     let y = b.swiglu(&x, &x).unwrap();
     drop(b);
@@ -71,7 +72,7 @@ fn tensors_outlive_their_backend() {
 #[test]
 fn instances_in_several_threads_do_not_disturb_each_other() {
     let work = |seed: u64| {
-        let mut b = vulkan();
+        let mut b = subject();
         let (w, x) = (up(&mut b, &[64, 64], &reals(seed, 4096)), up(&mut b, &[64], &reals(seed + 1, 64)));
         let answers = (0..50).map(|_| b.matmul(&w, &x).and_then(|y| b.read(&y)).unwrap());
         answers.collect::<Vec<_>>()
@@ -86,7 +87,7 @@ fn instances_in_several_threads_do_not_disturb_each_other() {
 
 #[test]
 fn what_is_recorded_keeps_its_operands_through_changes_frees_and_uploads() {
-    let mut b = vulkan();
+    let mut b = subject();
     let mut kv = b.new_kv(&CONFIG).unwrap();
     for pos in 0..90 {
         // Two positions later the row's memory is another's: freed while the copies from it wait.
@@ -109,7 +110,7 @@ fn what_is_recorded_keeps_its_operands_through_changes_frees_and_uploads() {
 
 #[test]
 fn more_groups_than_one_dimension_holds_reach_the_last_element() {
-    let mut b = vulkan();
+    let mut b = subject();
     let rows = 70_001;
     let values: Vec<f32> = (0..rows).map(|i| (i % 97) as f32 + 1.0).collect();
     let (x, one) = (up(&mut b, &[rows, 1], &values), up(&mut b, &[1], &[2.0]));
@@ -129,7 +130,7 @@ fn more_groups_than_one_dimension_holds_reach_the_last_element() {
 
 #[test]
 fn more_bytes_than_a_kernel_can_see_are_refused_by_name() {
-    let mut b = vulkan();
+    let mut b = subject();
     // Fewer than 2^31 elements, and more than the 4 GiB that any device could offer.
     let (w, x) = (up(&mut b, &[1 << 23, 1], &vec![1.0; 1 << 23]), up(&mut b, &[255, 1], &[1.0; 255]));
     let error = b.batched_matmul(&w, &x).unwrap_err();

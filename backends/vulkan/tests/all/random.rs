@@ -3,7 +3,8 @@
 use modelbench_contract::{AttentionSpec, Backend, DType, DeviceTensor, KvConfig, KvStore, RopeSpec};
 use modelbench_vulkan::Vulkan;
 
-use crate::kit::{U, close, gamma, reals, up, vulkan};
+use crate::kit::{U, close, gamma, reals, up};
+use crate::subject::subject;
 use crate::weights::weight;
 
 const SHAPES: u64 = 200;
@@ -25,7 +26,7 @@ impl Dice {
 
 /// Runs `one` for every shape of every seed; it gets dice and a seed for its data.
 fn shapes(mut one: impl FnMut(&mut Vulkan, &mut Dice, u64)) {
-    let mut b = vulkan();
+    let mut b = subject();
     for seed in SEEDS {
         let mut dice = Dice(seed);
         for shape in 0..SHAPES {

@@ -3,10 +3,11 @@
 use half::{bf16, f16};
 use modelbench_contract::{Backend, DType, DeviceTensor, ErrorKind, HostTensor, QuantSpec};
 
-use crate::kit::{U, bits, candle, close, gamma, reals, up};
+use crate::kit::{U, bits, close, gamma, reals, up};
+use crate::subject::{ON_HOST, subject};
 
 /// Bytes of a weight and the exact values they stand for, in f64.
-fn weight(dtype: DType, out: usize, inner: usize) -> (HostTensor, Vec<f64>) {
+pub(crate) fn weight(dtype: DType, out: usize, inner: usize) -> (HostTensor, Vec<f64>) {
     let n = out * inner;
     let plain = reals(7, n);
     let (bytes, values): (Vec<u8>, Vec<f64>) = match dtype {
@@ -89,7 +90,7 @@ const DTYPES: [DType; 7] =
 
 #[test]
 fn weights_read_back_as_the_values_of_their_bytes() {
-    let mut b = candle();
+    let mut b = subject();
     for dtype in DTYPES {
         let (host, values) = weight(dtype, 3, 512);
         let tensor = b.upload(&host, dtype).unwrap();
@@ -99,13 +100,13 @@ fn weights_read_back_as_the_values_of_their_bytes() {
             let bound = if dtype == DType::Q4K { U * want.abs() } else { 0.0 };
             close(dtype.as_str(), i, got, *want, bound);
         }
-        assert_eq!(b.host(&tensor).unwrap().is_some(), dtype == DType::F32, "{dtype}");
+        assert_eq!(b.host(&tensor).unwrap().is_some(), ON_HOST && dtype == DType::F32, "{dtype}");
     }
 }
 
 #[test]
 fn products_stay_within_the_bound_for_every_weight_and_row_count() {
-    let mut b = candle();
+    let mut b = subject();
     for dtype in DTYPES {
         for (out, inner, p) in
             [(1, 256, 1), (3, 512, 1), (17, 768, 1), (3, 256, 2), (33, 512, 7), (5, 256, 65)]
@@ -136,7 +137,7 @@ fn products_stay_within_the_bound_for_every_weight_and_row_count() {
 
 #[test]
 fn integer_products_are_exact_at_every_tail() {
-    let mut b = candle();
+    let mut b = subject();
     for inner in [1, 2, 3, 7, 8, 9, 63, 64, 65, 127, 128, 129, 257, 1023] {
         for p in [1, 3, 16] {
             let out = 5;
@@ -166,7 +167,7 @@ fn spec(block: usize, axis: usize, bits: u8, scales: &[f32], zero_points: &[i32]
 
 #[test]
 fn integer_codes_take_scale_and_zero_point_of_their_block() {
-    let mut b = candle();
+    let mut b = subject();
     let mut values = |shape: &[usize], dtype, bytes: &[u8], spec| {
         let host = HostTensor::from_bytes(shape, dtype, bytes).unwrap().with_quant(spec);
         let t = b.upload(&host, dtype).unwrap();
@@ -184,7 +185,7 @@ fn integer_codes_take_scale_and_zero_point_of_their_block() {
 
 #[test]
 fn integer_codes_without_a_fitting_spec_are_refused() {
-    let mut b = candle();
+    let mut b = subject();
     let host = || HostTensor::from_bytes(&[1, 4], DType::I8, vec![0u8; 4]).unwrap();
     let mut kind = |host: HostTensor| b.upload(&host, host.dtype()).unwrap_err().kind;
     assert_eq!(kind(host()), ErrorKind::InvalidArgument);
@@ -206,7 +207,7 @@ fn integer_codes_without_a_fitting_spec_are_refused() {
 
 #[test]
 fn the_same_call_gives_the_same_bits_and_changes_no_input() {
-    let mut b = candle();
+    let mut b = subject();
     for p in [1, 40] {
         let (w, x) = (reals(1, 300 * 257), reals(2, p * 257));
         let (wt, xt) = (up(&mut b, &[300, 257], &w), up(&mut b, &[p, 257], &x));

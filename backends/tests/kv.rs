@@ -1,20 +1,20 @@
 //! The KV store: growth, eviction, copies.
 
 use modelbench_contract::{Backend, ErrorKind, KvConfig, KvStore, RopeSpec};
-use modelbench_vulkan::{Vulkan, VulkanKv, VulkanTensor};
 
-use crate::kit::{bits, reals, up, vulkan};
+use crate::kit::{bits, reals, up};
+use crate::subject::{Kv, Subject, Tensor, subject};
 
 const CONFIG: KvConfig = KvConfig { layers: 2, kv_heads: 2, head_dim: 4, capacity: 50, theta: 1e4 };
 const ROW: usize = 8;
 
-fn rotated(b: &mut Vulkan, k: &VulkanTensor, pos: usize) -> VulkanTensor {
+fn rotated(b: &mut Subject, k: &Tensor, pos: usize) -> Tensor {
     let spec = RopeSpec { pos, n_heads: CONFIG.kv_heads, head_dim: CONFIG.head_dim, theta: CONFIG.theta };
     b.rope(k, spec).unwrap()
 }
 
 /// Appends token `id` to every layer.
-fn push(b: &mut Vulkan, kv: &mut VulkanKv, id: usize) {
+fn push(b: &mut Subject, kv: &mut Kv, id: usize) {
     let pos = b.len(kv).unwrap();
     for layer in 0..CONFIG.layers {
         let k = up(b, &[ROW], &reals((id * 10 + layer) as u64, ROW));
@@ -24,14 +24,14 @@ fn push(b: &mut Vulkan, kv: &mut VulkanKv, id: usize) {
     }
 }
 
-fn of(b: &mut Vulkan, ids: impl IntoIterator<Item = usize>) -> VulkanKv {
+fn of(b: &mut Subject, ids: impl IntoIterator<Item = usize>) -> Kv {
     let mut kv = b.new_kv(&CONFIG).unwrap();
     ids.into_iter().for_each(|id| push(b, &mut kv, id));
     kv
 }
 
 /// Everything that can be read, as bits.
-fn contents(b: &mut Vulkan, kv: &VulkanKv) -> (Vec<usize>, Vec<Vec<u32>>) {
+fn contents(b: &mut Subject, kv: &Kv) -> (Vec<usize>, Vec<Vec<u32>>) {
     let rows = (0..CONFIG.layers)
         .flat_map(|l| [bits(&b.keys(kv, l).unwrap()), bits(&b.values(kv, l).unwrap())])
         .collect();
@@ -40,7 +40,7 @@ fn contents(b: &mut Vulkan, kv: &VulkanKv) -> (Vec<usize>, Vec<Vec<u32>>) {
 
 #[test]
 fn rows_come_back_as_appended_across_growth() {
-    let mut b = vulkan();
+    let mut b = subject();
     let mut kv = of(&mut b, 0..40);
     assert_eq!(b.len(&kv).unwrap(), 40);
     let values = b.values(&kv, 1).unwrap();
@@ -62,7 +62,7 @@ fn rows_come_back_as_appended_across_growth() {
 
 #[test]
 fn after_evict_the_store_equals_one_that_never_saw_the_span() {
-    let mut b = vulkan();
+    let mut b = subject();
     for (from, n) in [(0, 3), (2, 1), (5, 15), (19, 1), (18, 100), (0, i64::MAX), (7, 2)] {
         let mut kv = of(&mut b, 0..20);
         let gone = from as usize..20.min((from as usize).saturating_add(n as usize));
@@ -80,7 +80,7 @@ fn after_evict_the_store_equals_one_that_never_saw_the_span() {
 
 #[test]
 fn evict_of_nothing_drops_nothing() {
-    let mut b = vulkan();
+    let mut b = subject();
     let mut kv = of(&mut b, 0..5);
     let before = contents(&mut b, &kv);
     for (from, n) in [(-1, 3), (i64::MIN, 1), (0, 0), (1, -1), (5, 1), (i64::MAX, 1), (2, i64::MIN)] {
@@ -94,7 +94,7 @@ fn evict_of_nothing_drops_nothing() {
 
 #[test]
 fn a_clone_and_its_original_never_see_each_other() {
-    let mut b = vulkan();
+    let mut b = subject();
     let mut kv = of(&mut b, 0..6);
     let mut copy = b.clone_kv(&kv).unwrap();
     let before = contents(&mut b, &kv);
@@ -114,7 +114,7 @@ fn a_clone_and_its_original_never_see_each_other() {
 
 #[test]
 fn bad_appends_and_layers_are_refused_and_change_nothing() {
-    let mut b = vulkan();
+    let mut b = subject();
     let mut kv = of(&mut b, 0..3);
     let before = contents(&mut b, &kv);
     let (row, two) = (up(&mut b, &[ROW], &[1.0; ROW]), up(&mut b, &[2, ROW], &[1.0; 2 * ROW]));
@@ -147,7 +147,7 @@ fn bad_appends_and_layers_are_refused_and_change_nothing() {
 
 #[test]
 fn bad_configs_are_refused() {
-    let mut b = vulkan();
+    let mut b = subject();
     for bad in [
         KvConfig { layers: 0, ..CONFIG },
         KvConfig { kv_heads: 0, ..CONFIG },

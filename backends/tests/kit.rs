@@ -1,14 +1,11 @@
 //! Inputs, uploads and bounds shared by the tests.
 
-use modelbench_candle::{Candle, CandleTensor};
 use modelbench_contract::{Backend, DType, HostTensor};
+
+use crate::subject::{Subject, Tensor};
 
 /// Unit roundoff of f32.
 pub(crate) const U: f64 = 1.0 / (1u64 << 24) as f64;
-
-pub(crate) fn candle() -> Candle {
-    Candle::new().unwrap()
-}
 
 /// Deterministic values in [-1, 1).
 pub(crate) fn reals(seed: u64, n: usize) -> Vec<f32> {
@@ -21,7 +18,7 @@ pub(crate) fn reals(seed: u64, n: usize) -> Vec<f32> {
         .collect()
 }
 
-pub(crate) fn up(b: &mut Candle, shape: &[usize], values: &[f32]) -> CandleTensor {
+pub(crate) fn up(b: &mut Subject, shape: &[usize], values: &[f32]) -> Tensor {
     b.upload(&HostTensor::from_f32(shape, values).unwrap(), DType::F32).unwrap()
 }
 

@@ -1,9 +1,9 @@
 //! Attention against an f64 evaluation with a running bound.
 
 use modelbench_contract::{AttentionSpec, Backend, DeviceTensor, KvConfig, KvStore};
-use modelbench_vulkan::{Vulkan, VulkanKv};
 
-use crate::kit::{bits, close, gamma, reals, up, vulkan};
+use crate::kit::{bits, close, gamma, reals, up};
+use crate::subject::{Kv, Subject, subject};
 
 const DIM: usize = 16;
 const KV_HEADS: usize = 2;
@@ -16,7 +16,7 @@ fn config() -> KvConfig {
 }
 
 /// A store whose layer 1 holds `len` given keys and values, layer 0 others.
-fn store(b: &mut Vulkan, len: usize, keys: &[f32], values: &[f32]) -> VulkanKv {
+fn store(b: &mut Subject, len: usize, keys: &[f32], values: &[f32]) -> Kv {
     let mut kv = b.new_kv(&config()).unwrap();
     let other = reals(99, len * ROW);
     let other = up(b, &[len, ROW], &other);
@@ -47,7 +47,7 @@ fn expected(q: &[f32], h: usize, d: usize, keys: &[f32], values: &[f32], visible
 
 #[test]
 fn grouped_attention_stays_within_the_bound_for_one_and_many_queries() {
-    let mut b = vulkan();
+    let mut b = subject();
     for (len, p, causal) in [
         (1, 1, true),
         (2, 1, false),
@@ -78,7 +78,7 @@ fn grouped_attention_stays_within_the_bound_for_one_and_many_queries() {
 
 #[test]
 fn later_positions_cannot_be_seen_even_when_they_are_not_numbers() {
-    let mut b = vulkan();
+    let mut b = subject();
     let (len, p, n) = (4, 2, KV_HEADS * GROUP * DIM);
     let (mut keys, mut values) = (reals(30, len * ROW), reals(31, len * ROW));
     keys[3 * ROW..].fill(f32::NAN);
@@ -97,7 +97,7 @@ fn later_positions_cannot_be_seen_even_when_they_are_not_numbers() {
 
 #[test]
 fn equal_scores_average_exactly_and_large_ones_do_not_overflow() {
-    let mut b = vulkan();
+    let mut b = subject();
     let n = KV_HEADS * GROUP * DIM;
     let values: Vec<f32> = (0..8 * ROW).map(|i| ((i * 31) % 201) as f32 - 100.0).collect();
     let kv = store(&mut b, 8, &reals(40, 8 * ROW), &values);
