@@ -28,7 +28,7 @@ pub enum WorkerError {
         death: Box<Death>,
     },
     /// The backend could not be made; the worker itself works.
-    #[error("could not be loaded: {0}")]
+    #[error(transparent)]
     Unavailable(BackendError),
     /// The two sides speak no common version of the protocol, or the hello was not answered as it must be.
     #[error("worker {}: hello refused: {reason}", .program.display())]
