@@ -7,6 +7,8 @@ use crate::{record_checks, tier, tree};
 
 /// Most terms of a probed sum: what the kit asks for, and what can be named in no time.
 const MOST_TERMS: u64 = 256;
+/// Most results of an ordinary product that is compared with its order.
+const MOST_RESULTS: u64 = 1024;
 
 /// The line, given the header and the cases before it.
 pub(crate) fn check(all: &Measured, header: &Header, cases: &[CaseRecord]) -> Result<(), FieldError> {
@@ -27,6 +29,17 @@ fn check_orders(orders: &[tree::Measured]) -> Result<(), FieldError> {
         require(found.k() <= MOST_TERMS, || {
             wrong("order.k", found.k().to_string(), format!("at most {MOST_TERMS} terms"))
         })?;
+    }
+    for found in tree::Measured::trees(orders) {
+        if let Some(foretold) = found.foretold {
+            require(
+                (1..=MOST_RESULTS).contains(&foretold.results) && foretold.explained() <= foretold.results,
+                || {
+                    let counts = format!("{} of {} results", foretold.explained(), foretold.results);
+                    wrong("order.foretold", counts, format!("a part of 1 to {MOST_RESULTS} results"))
+                },
+            )?;
+        }
     }
     let trees = tree::summary(&tree::Measured::trees(orders)).map(drop);
     trees.map_err(|e| wrong("order", e.to_string(), "one tree over all terms for each product and length"))

@@ -247,7 +247,7 @@ fn measurements_are_those_that_the_kit_makes() {
     };
     let long = refusal(|all| {
         let tree = sample::reverse(257);
-        let found = ProductTree { product: Product::Matmul, k: 257, tree: tree.to_string() };
+        let found = ProductTree { product: Product::Matmul, k: 257, tree: tree.to_string(), foretold: None };
         all.order = Reading::Measured(vec![tree::Measured::Tree(found)]);
     });
     assert!(long.contains("order.k is 257, expected at most 256"), "{long}");

@@ -68,7 +68,16 @@ fn line(found: &ProductTree) -> Result<String, Failure> {
     let tree = found.parse()?;
     let own = tree == Tree::cpu_ref(found.product, tree.leaves());
     let whose = if own { "cpu-ref's" } else { "its own" };
-    Ok(format!("k={:<4} {whose:<9}  depth {:<3}  {}", found.k, tree.depth(), describe(&tree)))
+    let foretold = found.foretold.map_or(String::new(), |foretold| {
+        format!("; foretells {} of {} ordinary results", foretold.explained(), foretold.results)
+    });
+    Ok(format!("k={:<4} {whose:<9}  depth {:<3}  {}{foretold}", found.k, tree.depth(), describe(&tree)))
+}
+
+/// True if ordinary products have not the bits that some tree gives them.
+fn is_of_probes_alone(found: &ProductTree) -> bool {
+    let holds = found.foretold.map(|foretold| found.parse().is_ok_and(|tree| foretold.holds(&tree)));
+    holds == Some(false)
 }
 
 /// What the trees mean, in one line.
@@ -80,7 +89,10 @@ fn meaning(found: &Fingerprinted, summaries: &[TreeSummary]) -> String {
         found.measured.iter().filter(|measured| matches!(measured, Measured::NotMeasured(_))).count();
     let names =
         |some: &[&TreeSummary]| some.iter().map(|s| s.product.as_str()).collect::<Vec<_>>().join(", ");
+    let probes_alone = Measured::trees(&found.measured).iter().any(is_of_probes_alone);
     let mut text = match (same.as_slice(), other.as_slice()) {
+        _ if probes_alone => "the order of the probes is not that of ordinary products: it does not say who did the work"
+            .to_owned(),
         ([], []) => "no order was found".to_owned(),
         (_, []) => "every order found is cpu-ref's: either cpu-ref did the work, or code that adds exactly as it does"
             .to_owned(),

@@ -109,3 +109,16 @@ fn unknown_backends_are_refused_as_by_a_run() {
         assert!(done.stderr.contains(says), "{args:?}: {}", done.stderr);
     }
 }
+
+#[test]
+fn an_order_of_the_probes_alone_says_nothing() {
+    let done = fingerprint(&["-backend", "mock:recognises-probes", "-self-test"]);
+    assert_eq!(done.code, 0, "{}{}", done.stdout, done.stderr);
+    assert!(
+        done.stdout.contains("meaning    the order of the probes is not that of ordinary products"),
+        "{}",
+        done.stdout
+    );
+    let honest = fingerprint(&["-backend", "mock:sums-fused-4", "-self-test"]);
+    assert!(honest.stdout.contains("; foretells 192 of 192 ordinary results"), "{}", honest.stdout);
+}

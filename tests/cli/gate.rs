@@ -42,8 +42,14 @@ fn an_honest_backend_on_a_cpu_passes_by_its_order() {
 
 #[test]
 fn who_hides_the_order_has_no_witness() {
-    let done = smoke("mock:noise-on-everything", &[]);
-    assert_eq!(done.code, 3, "{}", done.stdout);
-    assert_eq!(witnesses(&done, "contradiction"), [""; 0]);
-    assert_eq!(witnesses(&done, "not-measured"), ["order"]);
+    for (behaviour, why) in [
+        ("noise-on-everything", "not a sum of these products"),
+        ("recognises-probes", "the order that probes show gives the bits of"),
+    ] {
+        let done = smoke(&format!("mock:{behaviour}"), &[]);
+        assert_eq!(done.code, 3, "{behaviour}: {}", done.stdout);
+        assert_eq!(witnesses(&done, "contradiction"), [""; 0]);
+        assert_eq!(witnesses(&done, "not-measured"), ["order"]);
+        assert!(done.stdout.contains(why), "{behaviour}: {}", done.stdout);
+    }
 }

@@ -56,7 +56,14 @@ pub(super) fn witness(
         products.iter().filter(|found| found.is_cpu_ref()).map(|found| found.product.as_str()).collect();
     // Whoever switches at a few lengths to another order still adds in cpu-ref's wherever it counts.
     let other = products.iter().all(|found| long_odd(found).all(|k| found.differs_at.contains(&k)));
+    let foretold = match foretold(orders, &products) {
+        Ok(results) => results,
+        // A coincidence of orders, or another one: either needs an order that is the ordinary one.
+        Err(why) if class == Class::Approx && equal.is_empty() => return not_measured(kind, &why),
+        Err(why) => why,
+    };
     let figures = all.iter().map(describe).collect::<Vec<_>>().join("; ");
+    let figures = format!("{figures}; {foretold}");
     let (verdict, detail) = match (class, equal.is_empty(), shown) {
         (Class::Reference, _, _) => (WitnessVerdict::Neutral, figures),
         (Class::Approx, true, _) if other => (WitnessVerdict::Positive, figures),
@@ -73,6 +80,39 @@ pub(super) fn witness(
         }
     };
     Witness { kind, verdict, detail }
+}
+
+/// How many ordinary results were foretold by these orders; an error says which were not.
+fn foretold(orders: &[tree::Measured], products: &[&TreeSummary]) -> Result<String, String> {
+    let mut results = 0;
+    for found in tree::Measured::trees(orders) {
+        let counts = products
+            .iter()
+            .any(|product| product.product == found.product && long_odd(product).any(|k| k == found.k));
+        if !counts {
+            continue;
+        }
+        let (product, k) = (found.product.as_str(), found.k);
+        match found.foretold {
+            Some(foretold) if found.parse().is_ok_and(|tree| foretold.holds(&tree)) => {
+                results += foretold.results
+            }
+            Some(foretold) => {
+                return Err(format!(
+                    "{product} over {k} terms: the order that probes show gives the bits of {} of {} ordinary results, so \
+                     that it is not known to be theirs",
+                    foretold.explained(),
+                    foretold.results
+                ));
+            }
+            None => {
+                return Err(format!(
+                    "{product} over {k} terms: no ordinary product was compared with its order"
+                ));
+            }
+        }
+    }
+    Ok(format!("{results} ordinary results are as these orders foretell"))
 }
 
 /// True if the lengths probed can tell cpu-ref's matrix product from others: an odd tail, and more terms than a

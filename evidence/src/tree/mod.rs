@@ -16,7 +16,7 @@ mod product;
 mod text;
 
 pub use describe::describe;
-pub use product::{Measured, NotMeasured, Product, ProductTree, TreeSummary, summary};
+pub use product::{Foretold, Measured, NotMeasured, Product, ProductTree, TreeSummary, summary};
 pub use text::TreeError;
 
 /// Most leaves that a tree read from a text may have.

@@ -46,6 +46,47 @@ pub struct ProductTree {
     pub k: u64,
     /// The full text form of the tree, from which everything else is derived.
     pub tree: String,
+    /// What the order says of an ordinary product, if one was asked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub foretold: Option<Foretold>,
+}
+
+/// Results of an ordinary product of the same shape, and how many of them have the bits which the order gives.
+///
+/// Whoever recognises probes can add them in an order of his own; whoever gives all other products the bits of that order
+/// has added them himself.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Foretold {
+    /// Results that were compared.
+    pub results: u64,
+    /// Those that are right if each product and each addition is rounded to f32.
+    pub rounded: u64,
+    /// Those that are right if a product is fused into the addition that takes it.
+    pub fused: u64,
+    /// Those that are right if only the sum is rounded to f32, and everything before to f64.
+    pub wide: u64,
+    /// Those that are right if a fused adder cuts its terms off below the largest, the same number of bits everywhere.
+    pub cut: u64,
+}
+
+impl Foretold {
+    /// Results that one way of rounding explains, at the most.
+    pub fn explained(&self) -> u64 {
+        self.rounded.max(self.fused).max(self.wide).max(self.cut)
+    }
+
+    /// True if one way of rounding explains every result, and there are any. Of sums with fused adders more than half
+    /// are enough: how many bits these keep below their largest term, and how they round, differs from one to the
+    /// other, while a sum in another order seldom has the same bits.
+    pub fn holds(&self, tree: &Tree) -> bool {
+        let explained = self.explained();
+        if tree.widest() > 2 {
+            explained > self.results.saturating_sub(explained)
+        } else {
+            0 < self.results && explained == self.results
+        }
+    }
 }
 
 impl ProductTree {
@@ -182,7 +223,7 @@ mod tests {
     use super::*;
 
     fn found(product: Product, tree: &Tree) -> ProductTree {
-        ProductTree { product, k: tree.leaves() as u64, tree: tree.to_string() }
+        ProductTree { product, k: tree.leaves() as u64, tree: tree.to_string(), foretold: None }
     }
 
     #[test]
@@ -221,11 +262,11 @@ mod tests {
             (2, "(1 0)", "sorted"),
             (0, "0", "k=0"),
         ] {
-            let given = ProductTree { product: Product::Matmul, k, tree: tree.to_owned() };
+            let given = ProductTree { product: Product::Matmul, k, tree: tree.to_owned(), foretold: None };
             let error = summary(&[given]).expect_err(tree).to_string();
             assert!(error.contains(says), "{tree}: {error}");
         }
-        let one = ProductTree { product: Product::Matmul, k: 2, tree: "(0 1)".to_owned() };
+        let one = ProductTree { product: Product::Matmul, k: 2, tree: "(0 1)".to_owned(), foretold: None };
         let error = summary(&[one.clone(), one]).expect_err("twice");
         assert_eq!(error, TreeError::Twice { product: "matmul", k: 2 });
         assert_eq!(summary(&[]), Ok(Vec::new()));

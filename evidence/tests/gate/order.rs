@@ -6,7 +6,7 @@ use modelbench_evidence::gate::{GateVerdict, WitnessKind};
 use modelbench_evidence::measured::{Measured, Reading};
 use modelbench_evidence::outcome::Outcome;
 use modelbench_evidence::record::{CaseRecord, Header};
-use modelbench_evidence::tree::{self, Product, Tree};
+use modelbench_evidence::tree::{self, Foretold, Product, Tree};
 
 use crate::{as_is, decided, idle, on, same, sample, says, witness};
 
@@ -121,10 +121,65 @@ fn probes_that_cannot_tell_are_no_measurement() {
     let nothing = |all: &mut Measured| all.order = Reading::Measured(Vec::new());
     says(&decided(neither, nothing), WitnessKind::Order, NotMeasured, "no product was probed");
     let broken = |all: &mut Measured| {
-        let tree = tree::ProductTree { product: Product::Matmul, k: 8, tree: "(0 1)".into() };
+        let tree = tree::ProductTree { product: Product::Matmul, k: 8, tree: "(0 1)".into(), foretold: None };
         all.order = Reading::Measured(vec![tree::Measured::Tree(tree)]);
     };
     says(&decided(same, broken), WitnessKind::Order, Contradiction, "holds no trees");
+}
+
+/// Changes what one length says of ordinary results.
+fn foretelling(k: u64, foretold: Option<Foretold>) -> impl Fn(&mut Measured) {
+    move |all| {
+        let Reading::Measured(orders) = &mut all.order else { return };
+        for found in orders {
+            if let tree::Measured::Tree(found) = found
+                && found.k == k
+            {
+                found.foretold = foretold;
+            }
+        }
+    }
+}
+
+#[test]
+fn an_order_counts_only_if_ordinary_products_have_its_bits() {
+    let gate = decided(on(DeviceKind::Cpu), as_is);
+    says(&gate, WitnessKind::Order, Positive, "384 ordinary results are as these orders foretell");
+    let explained =
+        |rounded, fused, wide| Some(Foretold { results: 192, rounded, fused, wide, cut: rounded });
+    for one_way in [explained(192, 0, 0), explained(0, 192, 0), explained(191, 191, 192)] {
+        let gate = decided(on(DeviceKind::Cpu), foretelling(201, one_way));
+        assert_eq!(witness(&gate, WitnessKind::Order).0, Positive);
+    }
+    for (foretold, says_what) in [
+        (
+            explained(191, 40, 7),
+            "matmul over 201 terms: the order that probes show gives the bits of 191 of 192",
+        ),
+        (explained(100, 92, 0), "100 of 192"),
+        (Some(Foretold { results: 0, rounded: 0, fused: 0, wide: 0, cut: 0 }), "0 of 0"),
+        (None, "matmul over 201 terms: no ordinary product was compared"),
+    ] {
+        let gate = decided(on(DeviceKind::Cpu), |all| {
+            idle(all);
+            foretelling(201, foretold)(all);
+        });
+        says(&gate, WitnessKind::Order, NotMeasured, says_what);
+        assert_eq!(gate.verdict, GateVerdict::Failed);
+        assert!(
+            gate.reasons.iter().any(|reason| reason.contains("no positive witness")),
+            "{:?}",
+            gate.reasons
+        );
+        // A device that was seen to work needs no order.
+        let gate = decided(same, foretelling(201, foretold));
+        assert_eq!(gate.verdict, GateVerdict::Passed, "{:?}", gate.reasons);
+    }
+    // Lengths at which an honest pairwise sum is cpu-ref's say nothing, and need not.
+    assert_eq!(
+        witness(&decided(on(DeviceKind::Cpu), foretelling(200, None)), WitnessKind::Order).0,
+        Positive
+    );
 }
 
 #[test]

@@ -15,7 +15,7 @@ use modelbench_evidence::record::{
 };
 use modelbench_evidence::results::{ResultsWriter, ids_digest};
 use modelbench_evidence::tier;
-use modelbench_evidence::tree::{self, Product, ProductTree, Tree};
+use modelbench_evidence::tree::{self, Foretold, Product, ProductTree, Tree};
 use sha2::Digest as _;
 
 /// A nonce of a verifier.
@@ -175,9 +175,17 @@ pub(crate) fn reverse(k: usize) -> Tree {
     (0..k).rev().map(Tree::leaf).reduce(|sum, term| Tree::join(sum, [term])).expect("a term")
 }
 
+/// Ordinary results that all have the bits which the order gives, with fused products.
+pub(crate) const FORETOLD: Foretold = Foretold { results: 192, rounded: 3, fused: 192, wide: 20, cut: 3 };
+
 /// The trees of a product for the lengths that the kit probes.
 pub(crate) fn trees(product: Product, tree: impl Fn(usize) -> Tree) -> Vec<tree::Measured> {
-    let found = |k: usize| ProductTree { product, k: k as u64, tree: tree(k).to_string() };
+    let found = |k: usize| ProductTree {
+        product,
+        k: k as u64,
+        tree: tree(k).to_string(),
+        foretold: (k > 128).then_some(FORETOLD),
+    };
     [8, 17, 64, 200, 201, 256].map(|k| tree::Measured::Tree(found(k))).into()
 }
 

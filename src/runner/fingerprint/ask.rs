@@ -11,7 +11,7 @@ use crate::inputs::Stream;
 
 /// Rows of every call, and columns of every call of attention. Kernels are chosen by the number of rows, and those of
 /// different kernels may differ in order; so all calls have the same shape. Usual tiles of 4 to 96 rows fit it.
-const ROWS: usize = 192;
+pub(super) const ROWS: usize = 192;
 /// Elements of an attention head.
 const HEAD_DIM: usize = 64;
 /// Elements of a query that are not zero.
@@ -229,7 +229,7 @@ impl<'a> Asker<'a> {
 }
 
 /// One call of `matmul` or `batched_matmul`.
-fn product<B: Backend>(
+pub(super) fn product<B: Backend>(
     backend: &mut B,
     probes: &HostTensor,
     other: &HostTensor,

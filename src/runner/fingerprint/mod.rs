@@ -12,6 +12,7 @@
 //! two, so that the counts stay exact.
 
 mod ask;
+mod foretell;
 mod rebuild;
 mod scale;
 mod worker;
@@ -31,6 +32,8 @@ pub use worker::{FingerprintError, FingerprintPlan, Fingerprinted, fingerprint};
 pub const TERMS: [usize; 8] = [8, 16, 17, 32, 64, 100, 200, 256];
 /// Most terms of a product that takes one call for each probe.
 const ONE_ROW_TERMS: usize = 64;
+/// Most terms for which no ordinary product is asked: up to here honest pairwise sums have cpu-ref's order.
+const PROBES_ALONE: usize = 128;
 /// Most terms for which every pair is probed.
 const ALL_PAIRS: usize = 64;
 
@@ -94,6 +97,8 @@ pub struct Gone {
 /// Finds the order of every product for every number of terms of [`TERMS`]; the one-row product, which needs a call for
 /// each probe, up to 64 terms.
 ///
+/// Beyond 128 terms an ordinary matrix product is asked too, and compared with what the order foretells.
+///
 /// `profile` is what the backend declares; `seed` decides scales and order of the probes. `more` are numbers of terms
 /// beside [`TERMS`]. What a backend lacks, refuses,
 /// or answers with something that is no count of its terms is [`Measured::NotMeasured`] with the reason. All handles are
@@ -114,8 +119,16 @@ pub fn measure<B: Backend>(
                 continue;
             }
             let terms = k as u64;
-            all.push(match tree_of(backend, profile, product, k, seed) {
-                Ok(tree) => Measured::Tree(ProductTree { product, k: terms, tree: tree.to_string() }),
+            let found = tree_of(backend, profile, product, k, seed).and_then(|tree| {
+                let ordinary =
+                    matches!(product, Product::Matmul | Product::BatchedMatmul) && k > PROBES_ALONE;
+                let foretold = ordinary
+                    .then(|| foretell::foretell(backend, profile, product, &tree, seed))
+                    .transpose()?;
+                Ok(ProductTree { product, k: terms, tree: tree.to_string(), foretold })
+            });
+            all.push(match found {
+                Ok(found) => Measured::Tree(found),
                 Err(ProbeError::Backend(source))
                     if matches!(source.kind, ErrorKind::Unavailable | ErrorKind::DeviceLost) =>
                 {

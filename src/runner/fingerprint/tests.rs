@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use modelbench_contract::{Backend, NumericProfile, Precision};
-use modelbench_evidence::tree::{Measured, Product, Tree, TreeSummary, summary};
+use modelbench_evidence::tree::{Foretold, Measured, Product, ProductTree, Tree, TreeSummary, summary};
 use modelbench_reference::CpuRef;
 use modelbench_zoo::Mock;
 use proptest::prelude::*;
@@ -160,6 +160,59 @@ fn orders_of_the_zoo_are_found() {
         assert_eq!(all[0].order, order, "{name}");
         assert_eq!(all[2].order, order, "{name}");
         assert_eq!(all[3].order, "sequential", "{name}");
+    }
+}
+
+/// What the longest sums say of ordinary results: their trees, and how many each way of rounding explains.
+fn foretold(backend: &mut impl Backend) -> Vec<(Tree, Foretold)> {
+    let profile = backend.numerics();
+    let found = measure(backend, &profile, 7, &drawn(7)).unwrap();
+    let trees = Measured::trees(&found);
+    let asked = |found: &ProductTree| found.k > 128 && found.product != Product::AttentionSum;
+    assert!(trees.iter().all(|found| found.foretold.is_some() == asked(found)));
+    let all: Vec<_> =
+        trees.iter().filter_map(|found| Some((found.parse().unwrap(), found.foretold?))).collect();
+    // Two products over 200, 256 and two drawn numbers of terms.
+    assert_eq!(all.len(), 8);
+    all
+}
+
+#[test]
+fn the_order_of_an_honest_backend_foretells_its_ordinary_products() {
+    let sums = [
+        "sums-reverse",
+        "sums-pairwise",
+        "sums-sixteen-lanes",
+        "sums-blocks-of-32",
+        "sums-fused-4",
+        "sums-fused-8",
+    ];
+    for name in ["honest", "reversed-sum", "pairwise-sum"].into_iter().chain(sums) {
+        for (tree, found) in foretold(&mut Mock::by_name(name).unwrap()) {
+            assert!(found.holds(&tree), "{name}: {found:?}");
+        }
+    }
+    for (_, found) in foretold(&mut CpuRef::new()) {
+        assert!(found.rounded == found.results && found.fused < found.results, "{found:?}");
+    }
+    for (_, found) in foretold(&mut Mock::by_name("fused-multiply-add").unwrap()) {
+        assert!(found.fused == found.results && found.rounded < found.results, "{found:?}");
+    }
+    for (_, found) in foretold(&mut Mock::by_name("f64-accumulation").unwrap()) {
+        assert!(found.wide == found.results && found.rounded < found.results, "{found:?}");
+    }
+    for (tree, found) in foretold(&mut modelbench_candle::Candle::new().unwrap()) {
+        assert!(found.holds(&tree), "candle: {found:?}");
+    }
+}
+
+#[test]
+fn who_recognises_probes_is_not_foretold_by_them() {
+    let mut knowing = Mock::by_name("recognises-probes").unwrap();
+    let all = measured(&mut knowing);
+    assert_eq!(all[0].order, "reverse", "the probes are its own");
+    for (tree, found) in foretold(&mut knowing) {
+        assert!(!found.holds(&tree) && 2 * found.explained() < found.results, "{found:?}");
     }
 }
 
