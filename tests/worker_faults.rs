@@ -218,9 +218,13 @@ fn noise_is_bounded_and_harms_nothing() {
 #[test]
 fn a_backend_that_cannot_be_made_says_why() {
     let error = Worker::launch(&spec("no-such-behaviour")).expect_err("no such backend");
-    assert!(matches!(error, WorkerError::Unavailable(_)), "{error:?}");
-    let text = error.to_string();
-    assert!(text.contains("unavailable") && text.contains("no-such-behaviour"), "{text}");
+    let WorkerError::Unavailable(why) = &error else { panic!("{error:?}") };
+    assert_eq!(
+        error.to_string(),
+        why.to_string(),
+        "whoever shows it says that the backend could not be loaded"
+    );
+    assert!(why.message.contains("no-such-behaviour"), "{why}");
 }
 
 #[test]
